@@ -1,0 +1,236 @@
+"""Vault room: the domain, that is the public facts that the users' rows are checked against.
+
+A fact of a domain is given by the caller and never read off the data: which items exist, the range of a rating,
+the kind of feedback, how many users to expect. What was inferred from the rows would be private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lowkey.data.ids import comparable, id_array, is_integer
+from lowkey.errors import refuse
+
+FEEDBACK_KINDS = ("ratings", "binary")
+MOST_ITEMS = 2**31 - 1  # positions are int32
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What a stored value may be: a rating within a range, or (binary) the bare fact of an interaction."""
+
+    feedback: str = "ratings"
+    rating_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.feedback not in FEEDBACK_KINDS:
+            refuse("feedback", got="another word", needed="'ratings' or 'binary'", try_="feedback='ratings'")
+        if self.feedback == "binary":
+            if self.rating_range is not None:
+                refuse(
+                    "rating_range",
+                    got="a range together with feedback='binary'",
+                    needed="no range, as a binary entry has no value",
+                    try_="leaving rating_range out, or feedback='ratings'",
+                )
+            return
+        object.__setattr__(self, "rating_range", _checked_range(self.rating_range))
+
+    def __str__(self) -> str:
+        if self.rating_range is None:
+            return "binary"
+        low, high = self.rating_range
+        return f"ratings {low:g}..{high:g}"
+
+    def float32_bounds(self) -> tuple[np.float32, np.float32]:
+        """The outermost float32 numbers inside the range, so that a stored rating never exceeds the range."""
+        if self.rating_range is None:
+            return np.float32(1), np.float32(1)
+        low, high = self.rating_range
+        low32, high32 = np.float32(low), np.float32(high)
+        low32 = np.nextafter(low32, np.float32(np.inf)) if float(low32) < low else low32
+        high32 = np.nextafter(high32, np.float32(-np.inf)) if float(high32) > high else high32
+        return low32, high32
+
+
+class Domain:
+    """The item catalogue, the rating range, the feedback kind and, if known publicly, how many users to expect.
+
+    `items` is a sequence of ids (integers or text, from any array library), or a count for items that are known
+    by their column position alone. The order of `items` is the order of every item-side array in the package.
+    """
+
+    __slots__ = ("_expected_users", "_item_ids", "_positional", "_scale")
+
+    _item_ids: pa.Array
+    _positional: bool
+    _scale: Scale
+    _expected_users: int | None
+
+    def __init__(
+        self,
+        items: Any,
+        rating_range: tuple[float, float] | None = None,
+        feedback: str = "ratings",
+        expected_users: int | None = None,
+    ) -> None:
+        positional = _is_count(items)
+        item_ids = _positions_as_ids(int(items)) if positional else _checked_catalogue(items)
+        for name, value in (
+            ("_item_ids", item_ids),
+            ("_positional", positional),
+            ("_scale", Scale(feedback, rating_range)),
+            ("_expected_users", _checked_expected_users(expected_users)),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Domain does not change; make a new one to set {name}")
+
+    @property
+    def n_items(self) -> int:
+        return len(self._item_ids)
+
+    @property
+    def item_ids(self) -> pa.Array:
+        """The ids in catalogue order, in the caller's type; 0..n_items-1 for a positional catalogue."""
+        return self._item_ids
+
+    @property
+    def positional(self) -> bool:
+        """Whether items were given as a count, so that an item's id is its column position."""
+        return self._positional
+
+    @property
+    def scale(self) -> Scale:
+        return self._scale
+
+    @property
+    def feedback(self) -> str:
+        return self._scale.feedback
+
+    @property
+    def rating_range(self) -> tuple[float, float] | None:
+        return self._scale.rating_range
+
+    @property
+    def expected_users(self) -> int | None:
+        return self._expected_users
+
+    def positions(self, ids: Any) -> npt.NDArray[np.int32]:
+        """Catalogue positions of `ids`, -1 where the catalogue does not have the id.
+
+        Ids of another kind than the catalogue's are compared by their text: "17" finds 17.
+        """
+        array = id_array(ids, "item ids")
+        wanted, catalogue = comparable(array, self._item_ids)
+        found = pc.index_in(wanted, value_set=catalogue)
+        return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+
+    def ids(self, positions: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The caller's ids at these catalogue positions, as a NumPy array (of str objects for text ids)."""
+        where = np.asarray(positions)
+        if where.size and (where.min() < 0 or where.max() >= self.n_items):
+            refuse("item positions", got="a position outside the catalogue", needed=f"0..{self.n_items - 1}", try_="positions that positions(ids) returned, without the -1")
+        flat = self._item_ids.take(pa.array(where.ravel().astype(np.int64))).to_numpy(zero_copy_only=False)
+        return flat.reshape(where.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts without the ids (those have a file of their own), ready for JSON."""
+        return {
+            "n_items": self.n_items,
+            "positional": self._positional,
+            "feedback": self.feedback,
+            "rating_range": None if self.rating_range is None else list(self.rating_range),
+            "expected_users": self._expected_users,
+        }
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any], items: Any = None) -> Self:
+        """The domain of `to_json()` facts. `items` are the ids again, not needed for a positional catalogue."""
+        if items is None and not facts["positional"]:
+            refuse("items", got="facts without ids", needed="the ids of the catalogue", try_="items=ids")
+        limits = facts["rating_range"]
+        domain = cls(
+            facts["n_items"] if facts["positional"] else items,
+            None if limits is None else (limits[0], limits[1]),
+            facts["feedback"],
+            facts["expected_users"],
+        )
+        if domain.n_items != facts["n_items"]:
+            refuse("items", got=f"{domain.n_items} ids", needed=f"{facts['n_items']} ids", try_="the catalogue they came with")
+        return domain
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Domain):
+            return NotImplemented
+        if self.to_json() != other.to_json() or is_integer(self._item_ids.type) != is_integer(other._item_ids.type):
+            return False
+        ours, theirs = comparable(self._item_ids, other._item_ids)
+        return ours.equals(theirs)
+
+    def __hash__(self) -> int:
+        return hash((self.n_items, self._positional, self._scale, self._expected_users))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        items = self.n_items if self._positional else self._item_ids
+        return Domain, (items, self.rating_range, self.feedback, self._expected_users)
+
+    def __repr__(self) -> str:
+        expected = "" if self._expected_users is None else f", expecting {self._expected_users} users"
+        return f"Domain({self.n_items} items, {self._scale}{expected})"
+
+
+def _is_count(items: Any) -> bool:
+    return isinstance(items, (int, np.integer)) and not isinstance(items, (bool, np.bool_))
+
+
+def _positions_as_ids(count: int) -> pa.Array:
+    if not 1 <= count <= MOST_ITEMS:
+        refuse("items", got=f"a count of {count}", needed=f"1 to {MOST_ITEMS} items", try_="the width of your matrix")
+    return pa.array(np.arange(count, dtype=np.int64))
+
+
+def _checked_catalogue(items: Any) -> pa.Array:
+    item_ids = id_array(items, "items")
+    if not 1 <= len(item_ids) <= MOST_ITEMS:
+        refuse("items", got="an empty or too long catalogue", needed=f"1 to {MOST_ITEMS} ids", try_="the list of items")
+    if pc.count_distinct(item_ids).as_py() != len(item_ids):
+        refuse(
+            "items",
+            got="the same id more than once",
+            needed="each item of the catalogue once",
+            try_="list(dict.fromkeys(ids)), if the repeats mean the same item",
+        )
+    return item_ids
+
+
+def _checked_range(rating_range: Any) -> tuple[float, float]:
+    needed = "two finite numbers, lowest then highest possible rating"
+    if rating_range is None:
+        refuse("rating_range", got="none", needed=needed, try_="rating_range=(0.5, 5.0), or feedback='binary'")
+    try:
+        low, high = (float(limit) for limit in rating_range)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    # ratings are stored in float32, so a range that only float64 can hold or tell apart is no range
+    fits = max(abs(low), abs(high)) < 3e38  # also false for nan
+    if not (fits and np.float32(low) < np.float32(high)):
+        refuse("rating_range", got="something else", needed=needed, try_="rating_range=(0.5, 5.0)")
+    return low, high
+
+
+def _checked_expected_users(expected_users: Any) -> int | None:
+    if expected_users is None:
+        return None
+    if not _is_count(expected_users) or expected_users < 1:
+        refuse("expected_users", got="something else", needed="a whole number of at least 1", try_="a public estimate")
+    return int(expected_users)

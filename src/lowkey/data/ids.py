@@ -1,0 +1,105 @@
+"""Vault room: ids of items and users as Arrow arrays, and the key of a user.
+
+Ids are integers or text, in whatever container the caller has. Everything else (floats that pandas made out of
+integers with gaps, dates, booleans, mixtures) is refused: two spellings of one id would split one person in two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Set
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lowkey.errors import InputError, refuse, without_values
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def is_integer(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind)
+
+
+def plain_values(kind: pa.DataType) -> pa.DataType:
+    """The type of the values: that of the dictionary for categorical columns, else the type itself."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def id_array(ids: Any, what: str) -> pa.Array:
+    """`ids` as one Arrow array of integers or text, in the caller's type, without nulls."""
+    bad_kind = InputError(
+        what=what,
+        got="values that are not all integers or all text",
+        needed="one kind of id, integers or text",
+        try_="converting them first, for instance with [str(i) for i in ids]",
+    )
+    if ids is None or isinstance(ids, (str, bytes, Mapping, Set)):
+        raise bad_kind
+    array = without_values(lambda: _to_arrow(ids), bad_kind)
+    if not (is_integer(array.type) or is_text(array.type)):
+        raise bad_kind
+    if array.null_count:
+        refuse(what, got="missing values", needed="an id everywhere", try_="dropping the rows without one")
+    # Arrow has no look-up and no selection for string views yet; polars hands them out.
+    return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
+
+
+def comparable(ids: pa.Array | pa.ChunkedArray, catalogue: pa.Array) -> tuple[Any, pa.Array]:
+    """Both sides in one type, so that ids can be looked up. Ids of different kinds are compared by their text."""
+    if is_integer(ids.type) and is_integer(catalogue.type):
+        if ids.type == catalogue.type:
+            return ids, catalogue
+        if pa.types.is_uint64(ids.type) or pa.types.is_uint64(catalogue.type):
+            if pa.types.is_signed_integer(ids.type) or pa.types.is_signed_integer(catalogue.type):
+                return ids.cast(pa.string()), catalogue.cast(pa.string())  # no common integer type holds both
+            return ids.cast(pa.uint64()), catalogue.cast(pa.uint64())
+        return ids.cast(pa.int64()), catalogue.cast(pa.int64())
+    if ids.type == catalogue.type:
+        return ids, catalogue
+    return ids.cast(pa.large_string()), catalogue.cast(pa.large_string())
+
+
+def user_keys(ids: pa.Array) -> npt.NDArray[np.uint64]:
+    """One 64-bit key per user, a function of the user's id alone.
+
+    Per-user draws are keyed by it: were they read from a stream by row number, one user leaving would shift
+    them for everybody after. Integers go through splitmix64 (a bijection, so keys are distinct), text through
+    blake2b (64 bits: a collision among 10 million users has a chance of about 3e-6, and would make two users
+    share their draws, nothing else).
+    """
+    if is_integer(ids.type):
+        numbers = ids.to_numpy(zero_copy_only=False)
+        wide = numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64)
+        return splitmix64(wide.view(np.uint64))
+    digests = b"".join(
+        hashlib.blake2b(text.encode(), digest_size=8, person=b"lowkey-user").digest() for text in ids.to_pylist()
+    )
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+
+
+def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The output function of splitmix64 (Steele, Lea, Flood 2014) after one step from each number."""
+    z = numbers + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _to_arrow(ids: Any) -> pa.Array:
+    if isinstance(ids, (pa.Array, pa.ChunkedArray)):
+        array = ids
+    elif hasattr(ids, "__arrow_c_stream__"):  # polars, pandas, pyarrow and most tables' columns
+        array = pa.chunked_array(ids)
+    else:
+        if isinstance(ids, np.ndarray) and ids.ndim != 1:
+            raise ValueError
+        array = pa.array(ids)
+    if pa.types.is_dictionary(array.type):
+        array = pc.cast(array, array.type.value_type)
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -1,0 +1,178 @@
+"""Vault room: from files and frames to closed ratings.
+
+`read_ratings` and `from_frame` check every row against a domain; `read_uncatalogued` is for data whose catalogue
+is not public; `read_catalogue` reads the public list of items. What is wrong with the input is said in one line
+that shows no private value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from lowkey.data.assemble import check_duplicates_word
+from lowkey.data.columns import UNKNOWN_ITEMS, ColumnNames, names_for, to_ratings, to_uncatalogued
+from lowkey.data.domain import Domain, Scale
+from lowkey.data.formats import check_present, existing_path, format_of, read_columns
+from lowkey.data.ids import id_array, is_text
+from lowkey.data.ratings import Ratings
+from lowkey.data.uncatalogued import UncataloguedRatings
+from lowkey.errors import InputError, refuse, without_values
+
+
+def read_ratings(
+    path: Any,
+    domain: Domain,
+    *,
+    user: str,
+    item: str,
+    rating: str | None = None,
+    duplicates: str = "error",
+    unknown_items: str = "error",
+    format: str | None = None,
+) -> Ratings:
+    """The ratings in a file, checked against `domain`.
+
+    `format` is read off the file's name unless given: parquet (a file or a folder of files), csv, tsv,
+    ratings.dat and u.data (MovieLens; columns userId, movieId, rating, timestamp), inter (RecBole; names with or
+    without the type). Text formats may be compressed (.gz, .zst, .bz2). `duplicates` says what becomes of a pair
+    of user and item that occurs again: error, last (the later row), mean or sum.
+    """
+    _check_domain(domain)
+    _check_words(duplicates, unknown_items)
+    names = names_for(domain.scale, user, item, rating)
+    file = existing_path(path, "ratings file")
+    table = read_columns(file, format_of(file, format), names, domain.item_ids.type)
+    return to_ratings(table, names, domain, duplicates, unknown_items)
+
+
+def from_frame(
+    frame: Any,
+    domain: Domain,
+    *,
+    user: str,
+    item: str,
+    rating: str | None = None,
+    duplicates: str = "error",
+    unknown_items: str = "error",
+) -> Ratings:
+    """The ratings in a pandas, polars or Arrow table (or another that narwhals knows), checked against `domain`."""
+    _check_domain(domain)
+    _check_words(duplicates, unknown_items)
+    names = names_for(domain.scale, user, item, rating)
+    return to_ratings(_frame_columns(frame, names), names, domain, duplicates, unknown_items)
+
+
+def read_uncatalogued(
+    path: Any,
+    *,
+    user: str,
+    item: str,
+    rating: str | None = None,
+    rating_range: tuple[float, float] | None = None,
+    feedback: str = "ratings",
+    duplicates: str = "error",
+    format: str | None = None,
+) -> UncataloguedRatings:
+    """As `read_ratings`, where even the list of items is private. Its `with_items` leads to `Ratings`."""
+    _check_words(duplicates, "error")
+    scale = Scale(feedback, rating_range)
+    names = names_for(scale, user, item, rating)
+    file = existing_path(path, "ratings file")
+    table = read_columns(file, format_of(file, format), names, None)
+    return to_uncatalogued(table, names, scale, duplicates)
+
+
+def read_catalogue(path: Any, *, item: str | None = None) -> pa.Array:
+    """The public ids in a catalogue file, in file order: Parquet, CSV/TSV, or text with one id per line.
+
+    Text files hold no types: if every id is a plain number (12, not 012 or 12.0) the ids are integers, else text.
+    """
+    file = existing_path(path, "catalogue")
+    if file.suffix == ".txt":
+        lines = without_values(lambda: file.read_text("utf-8-sig").splitlines(), _bad_catalogue(file.name))
+        return id_array(_numbers_if_all(pa.array([line.strip() for line in lines if line.strip()])), "catalogue")
+    format = format_of(file, None)
+    if format not in ("parquet", "csv", "tsv"):
+        refuse("catalogue", got=f"format {format}", needed="parquet, csv, tsv or txt", try_="one id per line in a .txt")
+    if item is None:
+        refuse("item", got="no column name", needed="the column with the item ids", try_="item='movieId'")
+    column = without_values(lambda: _catalogue_column(file, format, item), _bad_catalogue(file.name))
+    if is_text(column.type) and format != "parquet":
+        column = _numbers_if_all(column)
+    return id_array(column, f"catalogue column {item!r}")
+
+
+def _check_domain(domain: Any) -> None:
+    if not isinstance(domain, Domain):
+        refuse(
+            "domain",
+            got="none" if domain is None else "something else",
+            needed="a Domain with the catalogue and the rating range",
+            try_="lk.Domain(items=catalogue, rating_range=(0.5, 5.0)), or read_uncatalogued for a private catalogue",
+        )
+
+
+def _check_words(duplicates: str, unknown_items: str) -> None:
+    check_duplicates_word(duplicates)
+    if unknown_items not in UNKNOWN_ITEMS:
+        refuse("unknown_items", got="another word", needed="'error' or 'drop'", try_="unknown_items='drop'")
+
+
+def _frame_columns(frame: Any, names: ColumnNames) -> dict[str, Any]:
+    no_frame = InputError(
+        what="frame",
+        got="something else",
+        needed="a pandas, polars or Arrow table",
+        try_="Ratings.from_csr for a matrix, or read_ratings for a file",
+    )
+    known: Any = without_values(lambda: nw.from_native(frame), no_frame)
+    existing = [str(name) for name in without_values(lambda: known.collect_schema().names(), no_frame)]
+    check_present(names.as_list(), existing, sure_header=False)
+    mixed = InputError(
+        what="frame",
+        got="a column that holds values of several types",
+        needed="ids that are all integers or all text, and numbers in the rating column",
+        try_="casting the column",
+    )
+
+    def selected() -> pa.Table:
+        columns = known.select(names.as_list())
+        return (columns.collect() if isinstance(columns, nw.LazyFrame) else columns).to_arrow()
+
+    table = without_values(selected, mixed)
+    return {name: table.column(name) for name in names.as_list()}
+
+
+def _bad_catalogue(name: str) -> InputError:
+    return InputError(
+        what=f"catalogue {name!r}",
+        got="something that cannot be read",
+        needed="Parquet, CSV/TSV with a header, or text with one id per line",
+        try_="another file",
+    )
+
+
+def _catalogue_column(file: Any, format: str, item: str) -> pa.ChunkedArray:
+    if format == "parquet":
+        check_present([item], pyarrow.parquet.read_schema(file).names, sure_header=True)
+        return pyarrow.parquet.read_table(file, columns=[item]).column(item)
+    delimiter = "\t" if format == "tsv" else ","
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
+    names = pyarrow.csv.open_csv(file, parse_options=parse).schema.names
+    check_present([item], names, sure_header=True)  # a catalogue is public
+    convert = pyarrow.csv.ConvertOptions(
+        include_columns=[item], column_types={item: pa.string()}, null_values=[""], strings_can_be_null=True
+    )
+    return pyarrow.csv.read_csv(file, parse_options=parse, convert_options=convert).column(item)
+
+
+def _numbers_if_all(texts: pa.Array | pa.ChunkedArray) -> Any:
+    plain = pc.all(pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]{0,17})$")).as_py()
+    return texts.cast(pa.int64()) if plain else texts

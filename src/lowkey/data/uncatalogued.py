@@ -1,0 +1,69 @@
+"""Vault room: rows over a catalogue that is not public.
+
+Which items occur is then itself private. The rows are kept over codes that mean nothing outside; a private
+selection (noisy counts over a threshold, posted on the billboard) decides which ids may be named, and
+`with_items` gives the rows over those.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lowkey.data.assemble import tidy_rows
+from lowkey.data.domain import Domain, Scale
+from lowkey.data.ratings import Ratings, Rows
+
+
+class UncataloguedRatings(Rows):
+    """The users' rows over private item codes. Made by `read_uncatalogued`."""
+
+    __slots__ = ("_item_ids", "_scale")
+
+    def __init__(
+        self,
+        scale: Scale,
+        item_ids: pa.Array,
+        offsets: npt.NDArray[np.int64],
+        items: npt.NDArray[np.int32],
+        values: npt.NDArray[np.float32] | None,
+        keys: npt.NDArray[np.uint64],
+    ) -> None:
+        """For the readers: the arrays are taken over unchecked."""
+        super().__init__(offsets, items, values, keys)
+        self._scale, self._item_ids = scale, item_ids
+
+    @property
+    def scale(self) -> Scale:
+        return self._scale
+
+    @property
+    def n_codes(self) -> int:
+        """How many items occur. Private: for the kernel that counts, never for a message or a shape."""
+        return len(self._item_ids)
+
+    def with_items(self, ids: Any, *, expected_users: int | None = None) -> Ratings:
+        """The rows over the items in `ids`, which must be public by now; all other entries are left out.
+
+        An id that occurs nowhere is fine (the items of a catalogue need not occur). A user who loses every entry
+        stays, as a user without ratings.
+        """
+        domain = Domain(ids, self._scale.rating_range, self._scale.feedback, expected_users)
+        positions = domain.positions(self._item_ids)[self._items]  # -1: not selected
+        kept = positions >= 0
+        before = np.concatenate([[0], np.cumsum(kept)])  # entries kept before each entry
+        offsets, items = before[self._offsets].astype(np.int64), positions[kept]
+        values = None if self._values is None else self._values[kept].copy()
+        # the codes rise within a row, the catalogue's order is another
+        offsets, items, values = tidy_rows(offsets, items, values, "error", "ratings")
+        return Ratings(domain, offsets, items, values, self._keys)
+
+    def _public_facts(self) -> str:
+        return f"private catalogue, {self._scale}"
+
+    def _open_ids(self) -> pa.Array:
+        """The ids of the codes. For the private selection only; an architecture test lists the callers."""
+        return self._item_ids

@@ -1,0 +1,1 @@
+"""Vault room: how a pass over the users is carried out."""

@@ -1,0 +1,72 @@
+"""Public room: the error tree. One line per error: what, got, needed, try.
+
+An error is read by people and kept in logs, so it never holds a private value: no rating, no user id, no exact
+count, no row number. `got` names the *kind* of trouble ("ratings outside the range"); a column name, a file name
+or a fact about the catalogue is public and may be shown.
+
+Libraries below us do quote cells and row numbers in their messages, and `raise ... from None` only hides such a
+message: it stays readable in `__context__`. `without_values` is the one place where they are dropped for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+Result = TypeVar("Result")
+
+
+class LowkeyError(Exception):
+    """Everything that lowkey raises on purpose: what went wrong, what it got, what it needed, what to try."""
+
+    def __init__(self, *, what: str, got: str, needed: str, try_: str) -> None:
+        self.what, self.got, self.needed, self.try_ = what, got, needed, try_
+        super().__init__(f"{what}: got {got}, needed {needed}. Try {try_}.")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions are rebuilt from positional arguments by default; ours have none.
+        return _rebuild, (type(self), self.what, self.got, self.needed, self.try_)
+
+
+class InputError(LowkeyError, ValueError):
+    """Bad input: the caller can fix it. The command line turns it into exit code 2."""
+
+
+class BudgetError(LowkeyError):
+    """A release would cost more than what is left of (epsilon, delta)."""
+
+
+class LedgerError(LowkeyError):
+    """The ledger is damaged, locked by somebody else, or cannot be written."""
+
+
+class PlanError(LowkeyError):
+    """A release that the plan does not contain, or a plan that cannot be made."""
+
+
+class VerifyError(LowkeyError):
+    """A release folder does not match its own manifest, ledger or report."""
+
+
+class ClosedError(LowkeyError, TypeError):
+    """Somebody tried to look into a private container."""
+
+
+def without_values(call: Callable[[], Result], error: LowkeyError) -> Result:
+    """Run `call`; if it fails, raise `error` with nothing of the original failure attached."""
+    try:
+        return call()
+    except (LowkeyError, MemoryError):
+        raise  # ours hold no values; running out of memory is not the input's fault
+    except Exception:  # Arrow, polars and pandas share no base class below this one
+        pass  # leaving the handler first is what keeps the original out of `__context__`
+    raise error
+
+
+def refuse(what: str, *, got: str, needed: str, try_: str) -> NoReturn:
+    """Raise an `InputError`; shorter to read at the many places that check input."""
+    raise InputError(what=what, got=got, needed=needed, try_=try_)
+
+
+def _rebuild(kind: type[LowkeyError], what: str, got: str, needed: str, try_: str) -> LowkeyError:
+    return kind(what=what, got=got, needed=needed, try_=try_)

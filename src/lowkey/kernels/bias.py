@@ -1,0 +1,85 @@
+"""Kernel room: the users' half of private item means.
+
+Paper: McSherry and Mironov 2009, section 4, with a user's weight 1/sqrt(count) in place of a cap on the count.
+Deviates: sums and counts are one vector with one bound; a user's own offset is local and never summed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+from lowkey.data.ratings import Block
+from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.privacy.grid import Grid
+from lowkey.privacy.sums import Sensitivity, Statistic
+
+BITS = 26
+
+
+@dataclass(frozen=True)
+class ItemMeans(Sweep):
+    """Per item, the weighted sum of users' residuals (in units of ``residual_bound``) and the weighted count.
+
+    A user with m ratings has weight w = 1/sqrt(m). Residuals e_j = r_j - center - bias_j - offset, the offset being the
+    user's own damped mean. Their part of the contribution is (w e_j / residual_bound)_j, clipped to norm 1; the counts'
+    part is (w)_j, of norm 1. Together sqrt(2); residuals alone replace at 2, counts (non-negative) at sqrt(2), so
+    replace-one is sqrt(4 + 2). With ``residual_bound=None`` (binary feedback) only the counts are summed.
+    """
+
+    residual_bound: float | None
+    offset_reg: float
+
+    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+        n_items = public["n_items"]
+        grid = Grid.for_bound(1.0, BITS)
+        if self.residual_bound is None:
+            bound = Sensitivity.of_acute_vectors(1.0)
+            return (Statistic("item_counts", (n_items,), grid, bound, 1 << BITS),)
+        bound = Sensitivity(math.sqrt(2.0), math.sqrt(6.0))
+        return (Statistic("item_means", (2, n_items), grid, bound, 1 << BITS),)
+
+    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
+        step = Grid.for_bound(1.0, BITS).step
+        if self.residual_bound is None:
+            _add_counts(block.offsets, block.items, step, sums["item_counts"])
+        else:
+            prior = public["center"] + public["item_bias"]
+            args = (block.offsets, block.items, block.values, prior, self.residual_bound, self.offset_reg, step)
+            _add_means(*args, sums["item_means"])
+        return None
+
+
+@njit(cache=True, nogil=True)
+def _add_counts(offsets, items, step, counts):  # pyright: ignore
+    for u in range(len(offsets) - 1):
+        lo, hi = offsets[u], offsets[u + 1]
+        if hi > lo:
+            units = to_units(shrink_factor(float(hi - lo), 1.0), step)
+            for p in range(lo, hi):
+                counts[items[p]] += units
+
+
+@njit(cache=True, nogil=True)
+def _add_means(offsets, items, values, prior, residual_bound, offset_reg, step, means):  # pyright: ignore
+    for u in range(len(offsets) - 1):
+        lo, hi = offsets[u], offsets[u + 1]
+        if hi == lo:
+            continue
+        weight = shrink_factor(float(hi - lo), 1.0)  # 1/sqrt(m), a hair inside
+        offset = 0.0
+        for p in range(lo, hi):
+            offset += values[p] - prior[items[p]]
+        offset /= hi - lo + offset_reg
+        scale = weight / residual_bound
+        squared_norm = 0.0
+        for p in range(lo, hi):
+            squared_norm += (scale * (values[p] - prior[items[p]] - offset)) ** 2
+        scale *= shrink_factor(squared_norm, 1.0)
+        for p in range(lo, hi):
+            means[0, items[p]] += to_units(scale * (values[p] - prior[items[p]] - offset), step)
+            means[1, items[p]] += to_units(weight, step)

@@ -1,0 +1,36 @@
+"""Kernel room: one pass over users, and how far one user can move each of its sums, in one object."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.data.ratings import Block
+from lowkey.privacy.sums import Statistic
+
+Public = Mapping[str, Any]  # released arrays and public numbers
+Sums = dict[str, NDArray[np.int64]]
+Local = Any  # what users keep for themselves between passes, held closed by the engine
+
+
+class Sweep(ABC):
+    """A bounded contribution of every user, summed.
+
+    Subclasses are frozen values that hold the public bounds. ``statistics`` is the proof, ``run`` is the code that it is
+    about: they stand side by side, with the derivation, and the replay tests attack one with the other.
+    """
+
+    @abstractmethod
+    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+        """What is summed: names, shapes, grids and sensitivities. Public facts only."""
+
+    @abstractmethod
+    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
+        """Add the contributions of a block of whole users to ``sums``, in grid units; return the block's local state.
+
+        A user's contribution depends on that user's row, key and local state and on ``public``, never on the block.
+        """

@@ -1,0 +1,1 @@
+"""Public room: pure maths on public arrays."""

@@ -1,0 +1,90 @@
+"""Public room: what every recommender shares: the contract of ``fit``, and nothing of any method."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+from sklearn.base import BaseEstimator
+
+from lowkey.data.domain import Domain
+from lowkey.data.ratings import Ratings, as_ratings
+from lowkey.engines.base import Engine
+from lowkey.engines.local import LocalEngine
+from lowkey.errors import InputError
+from lowkey.model import Model, ModelMethods
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.plan import Plan, Request
+
+
+class Recommender(ModelMethods, BaseEstimator, ABC):
+    """A method is a plan made from public facts, and a loop that posts exactly that plan.
+
+    ``__init__`` only stores. Every fit has a fresh billboard and starts anew; pass a billboard to compose several fits on
+    the same people. Non-private baselines run the same code with ``private = False``: the sums are posted exactly.
+    """
+
+    private: ClassVar[bool] = True
+    epsilon: float | None
+    delta: float | None
+    adjacency: str
+
+    @abstractmethod
+    def plan(self, domain: Domain) -> Plan:
+        """Every release of a fit, its noise and its price, from hyper-parameters and public facts alone."""
+
+    @abstractmethod
+    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
+        """The method's loop. Everything it knows of the ratings comes back from ``billboard.post``."""
+
+    def fit(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        domain: Domain | None = None,
+        engine: Engine | None = None,
+        billboard: Billboard | None = None,
+    ) -> Self:
+        """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``."""
+        if y is not None:
+            raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
+        ratings = as_ratings(X, domain)
+        plan = self.plan(ratings.domain)
+        billboard = billboard if billboard is not None else Billboard()
+        billboard.begin(plan)
+        self.model_ = self._run(ratings, engine if engine is not None else LocalEngine(), billboard)
+        return self
+
+    def _calibrated(self, domain: Domain, requests: list[Request], **settings: Any) -> Plan:
+        """The plan of these requests at the estimator's epsilon, delta and adjacency."""
+        public = (f"the catalogue of {domain.n_items} items, {domain.scale}", "all hyper-parameters")
+        if self.adjacency == "replace-one":
+            public = (*public, "the number of users")
+        if not self.private:
+            plan = Plan.calibrated(type(self).__name__, requests, epsilon=1.0, delta=0.5, public=public, settings=settings)
+            return plan.without_noise()
+        for name in ("epsilon", "delta"):
+            if getattr(self, name) is None:
+                raise InputError(what=name, got="none", needed="a number: it has no default", try_=f"{name}=…")
+        assert self.epsilon is not None and self.delta is not None
+        return Plan.calibrated(
+            type(self).__name__,
+            requests,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            public=public,
+            settings=settings,
+        )
+
+    @property
+    def score(self) -> Any:
+        """Not offered: a score on private data is a release of its own, and so is the choice among several fits."""
+        raise InputError(
+            what="a search over hyper-parameters with scores on private data",
+            got=f"{type(self).__name__}.score, as GridSearchCV and cross_val_score use it",
+            needed="a budget for it: every candidate's fit and every score on the same people composes",
+            try_="the defaults, which depend on public facts only, or tuning on public data of a similar kind "
+            "(lowkey.evaluation), whose result costs nothing",
+        )

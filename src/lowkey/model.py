@@ -1,0 +1,171 @@
+"""Public room: the released model: the item side, how to use it, and the ledger of what it cost. No user is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from lowkey.data.domain import Domain
+from lowkey.errors import InputError, refuse
+from lowkey.linalg.topn import top_n
+from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.ledger import Ledger
+from lowkey.serving.rules import RULES, Rule
+
+CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a fit leaves behind and a release folder holds. ``arrays`` are public: they are made from posts alone."""
+
+    method: str
+    rule: str
+    arrays: Mapping[str, NDArray[Any]]
+    settings: Mapping[str, Any]
+    domain: Domain
+    ledger: Ledger
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.ledger.guarantee()
+
+    @cached_property
+    def _rule(self) -> Rule:
+        return RULES[self.rule](self.arrays, self.settings, self.domain.n_items)
+
+    def histories(self, X: Any) -> scipy.sparse.csr_array:
+        """CSR rows as they are; one history ({item id: value}, (ids, values), or ids for binary) as one row."""
+        if scipy.sparse.issparse(X):
+            if X.shape[1] != self.domain.n_items:
+                refuse(
+                    "histories",
+                    got=f"{X.shape[1]} columns",
+                    needed=f"{self.domain.n_items}, one per item",
+                    try_="columns in the order of the catalogue",
+                )
+            rows = scipy.sparse.csr_array(X, dtype=np.float64)
+        else:
+            rows = self._one_row(X)
+        self._check_values(rows.data)
+        return rows
+
+    def _one_row(self, history: Any) -> scipy.sparse.csr_array:
+        if isinstance(history, Mapping):
+            ids, values = list(history.keys()), list(history.values())
+        else:
+            ids, values = list(history), None
+            if self.domain.feedback == "ratings":
+                refuse(
+                    "a history", got="item ids without ratings", needed="{item id: rating}", try_="model.recommend({id: 4.0})"
+                )
+        positions = self.domain.positions(ids) if ids else np.zeros(0, np.int32)
+        if (positions < 0).any():
+            refuse("a history", got="item ids that the catalogue does not have", needed="known ids", try_="dropping them first")
+        data = np.ones(len(ids)) if values is None or self.domain.feedback == "binary" else np.asarray(values, np.float64)
+        order = np.argsort(positions)
+        indptr = np.array([0, len(ids)])
+        return scipy.sparse.csr_array((data[order], positions[order], indptr), shape=(1, self.domain.n_items))
+
+    def _check_values(self, values: NDArray[np.float64]) -> None:
+        limits = self.domain.rating_range
+        if limits is not None and not ((values >= limits[0]) & (values <= limits[1])).all():
+            refuse(
+                "a history",
+                got="a rating outside the range, or not a number",
+                needed=f"{limits[0]:g} to {limits[1]:g}",
+                try_="the scale that the model was trained on",
+            )
+
+    def _chunks(self, rows: scipy.sparse.csr_array) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        step = max(1, CHUNK_NUMBERS // self.domain.n_items)
+        for low in range(0, rows.shape[0], step):
+            part = slice(low, min(low + step, rows.shape[0]))
+            yield part, self._rule.scores(rows[part])
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """User factors: the local step, computed from each row alone."""
+        return self._rule.transform(self.histories(X))
+
+    def predict(self, X: Any, items: Any = None) -> NDArray[np.float64]:
+        """Expected ratings (or scores): (n_rows, n_items) for CSR rows, or of ``items`` by id for one history."""
+        rows = self.histories(X)
+        if items is not None:
+            positions = self.domain.positions(items)
+            if (positions < 0).any():
+                refuse("items", got="ids that the catalogue does not have", needed="known ids", try_="dropping them first")
+            scores = np.vstack([scores[:, positions] for _, scores in self._chunks(rows)])
+            return scores if scipy.sparse.issparse(X) else scores[0]
+        return np.vstack([scores for _, scores in self._chunks(rows)]) if rows.shape[0] else np.zeros(rows.shape)
+
+    def recommend(self, X: Any, n: int = 10, *, exclude_seen: bool = True) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """The ids and scores of the ``n`` best items: (n,) each for one history, (n_rows, n) for CSR rows."""
+        rows = self.histories(X)
+        seen = int(np.diff(rows.indptr).max(initial=0)) if exclude_seen else 0
+        if not 1 <= n <= self.domain.n_items - seen:
+            raise InputError(
+                what="n",
+                got=f"{n}",
+                needed=f"1 to {self.domain.n_items - seen}: the catalogue without what was seen",
+                try_="a smaller n, or exclude_seen=False",
+            )
+        positions = np.empty((rows.shape[0], n), np.int64)
+        best = np.empty((rows.shape[0], n))
+        for part, scores in self._chunks(rows):
+            positions[part], best[part] = top_n(scores, n, rows[part] if exclude_seen else None)
+        ids = self.domain.ids(positions)
+        return (ids, best) if scipy.sparse.issparse(X) else (ids[0], best[0])
+
+    def release(self, folder: str | Path) -> Path:
+        """Write the folder that may be published."""
+        from lowkey.release import write_release  # the folder's format stands on this module
+
+        return write_release(self, folder)
+
+
+class ModelMethods:
+    """The methods of a fitted estimator that are its model's."""
+
+    model_: Model
+
+    def _fitted(self) -> Model:
+        if not hasattr(self, "model_"):
+            raise InputError(
+                what=f"this {type(self).__name__} is not fitted", got="a call", needed="fit first", try_=".fit(ratings)"
+            )
+        return self.model_
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        return self._fitted().guarantee
+
+    @property
+    def ledger_(self) -> Ledger:
+        return self._fitted().ledger
+
+    @property
+    def item_factors_(self) -> NDArray[Any]:
+        return self._fitted().arrays["item_factors"]
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """User factors: the local step, free of charge."""
+        return self._fitted().transform(X)
+
+    def predict(self, X: Any, items: Any = None) -> NDArray[np.float64]:
+        """Expected ratings, or scores for binary feedback, of every item or of ``items``."""
+        return self._fitted().predict(X, items)
+
+    def recommend(self, X: Any, n: int = 10, *, exclude_seen: bool = True) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Ids and scores of the ``n`` best items for each history."""
+        return self._fitted().recommend(X, n, exclude_seen=exclude_seen)
+
+    def release(self, folder: str | Path) -> Path:
+        """Write the folder that may be published."""
+        return self._fitted().release(folder)

@@ -1,0 +1,104 @@
+"""Gate room: the one door from private to public."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.errors import PlanError
+from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.noise import NoiseSource
+from lowkey.privacy.plan import Line, Plan
+from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHistogram
+
+
+class Billboard:
+    """Public arrays come from here and from nowhere else.
+
+    A fresh one serves one fit. One with a shared ``ledger`` composes several fits on the same people.
+    """
+
+    def __init__(self, ledger: Ledger | str | Path | None = None, *, noise: NoiseSource | None = None) -> None:
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self.noise = noise if noise is not None else NoiseSource()
+        self.plan: Plan | None = None
+        self._left: dict[str, int] = {}
+
+    def begin(self, plan: Plan) -> None:
+        """Announce a fit: from here on exactly the posts of this plan are possible."""
+        self.ledger.add_plan(plan)
+        self.plan = plan
+        self._left = {line.name: line.times for line in plan.lines}
+
+    def post(self, unreleased: Unreleased) -> Any:
+        """In order: planned? within budget? reserve on disk; open; noise; commit. Returns a read-only public array."""
+        line, statistic = self._planned(unreleased.statistic), unreleased.statistic
+        reservation = self.ledger.reserve(line, self._describe(line, statistic), noise_is_private=self.noise.private)
+        self._left[line.name] -= 1
+        posted = self._release(unreleased, line)
+        self.ledger.commit(reservation, _sha256(posted))
+        return posted
+
+    def _release(self, unreleased: Unreleased, line: Line) -> Any:
+        assert self.plan is not None
+        units = unreleased._open()  # pyright: ignore[reportPrivateUsage]  # the one line that opens a private sum
+        noisy = line.mechanism.apply(units, unreleased.statistic, self.plan.adjacency, self.noise)
+        noisy.flags.writeable = False
+        if isinstance(unreleased, UnreleasedHistogram):
+            return unreleased._select(noisy)  # pyright: ignore[reportPrivateUsage]
+        return noisy
+
+    def noise_std(self, statistic: Statistic) -> float:
+        """How much noise a coordinate of this statistic gets (off the diagonal, if symmetric): public."""
+        assert self.plan is not None
+        return self._line(statistic.name).mechanism.noise_std(statistic, self.plan.adjacency)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.ledger.guarantee()
+
+    def _line(self, name: str) -> Line:
+        for line in self.plan.lines if self.plan else ():
+            if line.name == name:
+                return line
+        raise _unplanned(name, "nothing of that name")
+
+    def _planned(self, statistic: Statistic) -> Line:
+        line = self._line(statistic.name)
+        if self._left[line.name] < 1:
+            raise _unplanned(line.name, f"{line.times} posts, all used")
+        if statistic.size != line.size:
+            raise _unplanned(line.name, f"{line.size} numbers, not {statistic.size}")
+        return line
+
+    def _describe(self, line: Line, statistic: Statistic) -> dict[str, Any]:
+        """What the ledger says of a post, for people; the price is in the line."""
+        assert self.plan is not None
+        sensitivity = statistic.sensitivity.under(self.plan.adjacency)
+        has_std = hasattr(line.mechanism, "noise_multiplier")
+        return {
+            "shape": list(statistic.shape),
+            "layout": statistic.layout,
+            "grid": statistic.grid.exponent,
+            "sensitivity": sensitivity,
+            "norm": statistic.sensitivity.norm,
+            "noise_std": line.mechanism.noise_std(statistic, self.plan.adjacency) if has_std else None,
+        }
+
+
+def _unplanned(name: str, planned: str) -> PlanError:
+    return PlanError(
+        what=f"{name!r} is not in the plan", got="a post", needed=f"what was planned: {planned}", try_="add it to the plan"
+    )
+
+
+def _sha256(posted: NDArray[np.float64] | Selection) -> str:
+    if isinstance(posted, Selection):
+        text = "\n".join(f"{key} {total!r}" for key, total in zip(posted.keys, posted.sums.tolist(), strict=True))
+        return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(posted).data).hexdigest()

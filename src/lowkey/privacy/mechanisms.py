@@ -1,0 +1,228 @@
+"""Gate room: noise and its price in one object.
+
+A mechanism is fixed in the plan by its ``noise_multiplier`` = noise / sensitivity alone. When a sum is posted, its
+sensitivity scales the noise; the price does not depend on the sum, so bounds may follow the billboard. Every price is
+either ``mu`` (Gaussian differential privacy) or a pure ``epsilon``, with or without an ``own_delta``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.privacy.noise import MIN_SCALE, NoiseSource
+from lowkey.privacy.sums import Adjacency, Statistic
+
+CHUNK = 1 << 16  # draws at a time: words and draws stay in the cache
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What all mechanisms share; ``mu``, ``epsilon`` and ``own_delta`` are the price of one post."""
+
+    kind: ClassVar[str]
+
+    @property
+    def mu(self) -> float:
+        return 0.0
+
+    @property
+    def epsilon(self) -> float:
+        return 0.0
+
+    @property
+    def own_delta(self) -> float:
+        return 0.0
+
+    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
+        """The standard deviation of the noise on one coordinate (off the diagonal, if symmetric)."""
+        raise TypeError(f"{self.kind} has no standard deviation")
+
+    def apply(
+        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        """Add the noise in place and return the noisy sum in real units, in the same memory."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Independent Gaussian noise of standard deviation noise_multiplier * sensitivity: mu = 1 / noise_multiplier."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "gaussian"
+
+    @property
+    def mu(self) -> float:
+        return 1.0 / self.noise_multiplier
+
+    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
+        _need(statistic, "l2", self.kind)
+        return self.noise_multiplier * statistic.sensitivity.under(adjacency)
+
+    def apply(
+        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        std = self.noise_std(statistic, adjacency)
+        return _add(units, statistic, std, noise.rounded_gaussian)
+
+
+@dataclass(frozen=True)
+class SymmetricGaussian(Gaussian):
+    """(W + W^T)/2 for independent W of standard deviation s = noise_multiplier * sensitivity, on the upper triangle.
+
+    Variance s^2/2 off the diagonal and s^2 on it. A symmetric change D costs the sum over i < j of 2 d_ij^2/s^2 plus
+    the sum of d_ii^2/s^2 = |D|_F^2/s^2, so mu = 1 / noise_multiplier, with half the variance of plain Gaussian noise.
+    """
+
+    kind: ClassVar[str] = "symmetric-gaussian"
+
+    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
+        return super().noise_std(statistic, adjacency) / math.sqrt(2.0)
+
+    def apply(
+        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        if statistic.layout != "symmetric":
+            raise TypeError(f"{statistic.name}: symmetric noise needs a symmetric statistic")
+        std = self.noise_std(statistic, adjacency)
+        n = statistic.order
+        diagonal = np.array([i * n - i * (i - 1) // 2 for i in range(n)])
+        # The diagonal is noised apart, at its own scale.
+        diagonal_units = units[..., diagonal]
+        noisy = _add(units, statistic, std, noise.rounded_gaussian)
+        noisy[..., diagonal] = _add(diagonal_units, statistic, math.sqrt(2.0) * std, noise.rounded_gaussian)
+        return noisy
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Two-sided geometric noise on the grid, scale noise_multiplier * L1 sensitivity: pure epsilon = 1 / multiplier."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "laplace"
+
+    @property
+    def epsilon(self) -> float:
+        return 1.0 / self.noise_multiplier
+
+    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
+        _need(statistic, "l1", self.kind)
+        return math.sqrt(2.0) * self.noise_multiplier * statistic.sensitivity.under(adjacency)
+
+    def apply(
+        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        scale = self.noise_std(statistic, adjacency) / math.sqrt(2.0)
+        return _add(units, statistic, scale, noise.discrete_laplace)
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Mechanism):
+    """Each sign is flipped with probability 1 / (1 + e^per_sign_epsilon). One person changes one sign."""
+
+    per_sign_epsilon: float
+    kind: ClassVar[str] = "randomized-response"
+
+    @property
+    def epsilon(self) -> float:
+        return self.per_sign_epsilon
+
+    @property
+    def flip_probability(self) -> float:
+        return 1.0 / (1.0 + math.exp(self.per_sign_epsilon))
+
+    def apply(
+        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        if not np.isin(units, (-1, 1)).all():
+            raise TypeError(f"{statistic.name}: randomized response takes signs only")
+        flips = noise.flips(self.flip_probability, units.size).reshape(units.shape)
+        return np.where(flips, -units, units).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class ThresholdedGaussian(Gaussian):
+    """Noisy counts of keys that are themselves private: only those above ``threshold`` appear, the others are NaN.
+
+    A key that one person alone holds is betrayed if its noisy count passes; ``selection_delta`` is the chance of that
+    (accounting.selection_threshold), on top of the price of the noisy counts. ``threshold`` is in units of sensitivity.
+    """
+
+    threshold: float
+    selection_delta: float
+    kind: ClassVar[str] = "thresholded-gaussian"
+
+    @property
+    def own_delta(self) -> float:
+        return self.selection_delta
+
+    def apply(
+        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        noisy = super().apply(units, statistic, adjacency, noise)
+        noisy[noisy < self.threshold * statistic.sensitivity.add_remove] = np.nan
+        return noisy
+
+
+@dataclass(frozen=True)
+class NoNoise(Mechanism):
+    """The exact sum: what the non-private baselines post. Its price is infinite, and a release refuses it."""
+
+    kind: ClassVar[str] = "none"
+
+    @property
+    def mu(self) -> float:
+        return math.inf
+
+    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
+        return 0.0
+
+    def apply(
+        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        return units * statistic.grid.step
+
+
+KINDS: dict[str, type[Mechanism]] = {
+    m.kind: m for m in (Gaussian, SymmetricGaussian, ThresholdedGaussian, Laplace, RandomizedResponse, NoNoise)
+}
+
+
+def mechanism_from_json(fields: dict[str, Any]) -> Mechanism:
+    """The inverse of ``to_json``; a kind that is not known is a KeyError."""
+    rest = dict(fields)
+    return KINDS[rest.pop("kind")](**rest)
+
+
+def _need(statistic: Statistic, norm: str, kind: str) -> None:
+    if statistic.sensitivity.norm != norm:
+        raise TypeError(f"{statistic.name}: {kind} noise needs a sensitivity in the {norm.upper()} norm")
+
+
+def _add(
+    units: NDArray[np.int64], statistic: Statistic, scale: float, draw: Callable[[float, int], NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """Integer noise of the given real scale onto integer units, chunk by chunk, in the memory of ``units``.
+
+    Where the grid is coarser than the sampler wants, it is refined by a power of two: public, and exact.
+    """
+    step = statistic.grid.step
+    refine = max(0, math.ceil(math.log2(MIN_SCALE * step / scale)))
+    step = math.ldexp(step, -refine)
+    flat = np.ascontiguousarray(units).reshape(-1)
+    noisy = flat.view(np.float64)
+    for low in range(0, flat.size, CHUNK):
+        part = flat[low : low + CHUNK] << refine
+        part += draw(scale / step, part.size)  # int64 wraps: see grid.py
+        noisy[low : low + CHUNK] = part
+        noisy[low : low + CHUNK] *= step
+    return noisy.reshape(units.shape)

@@ -1,0 +1,140 @@
+"""Gate room: a private sum, closed, together with how far one person can move it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.errors import ClosedError
+from lowkey.privacy.grid import Grid
+
+Adjacency = Literal["add-remove", "replace-one"]
+Layout = Literal["dense", "symmetric"]
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one person can move a sum, under either adjacency.
+
+    Let a and b be what two people may contribute, each of norm at most ``bound``. Add/remove moves the sum by |a|.
+    Replace-one moves it by |a - b|: at most 2 bound for arbitrary vectors. Where every two contributions have a
+    non-negative inner product, as positive semidefinite matrices (also stacked) and non-negative vectors do,
+    |a - b|^2 = |a|^2 + |b|^2 - 2 <a, b> <= 2 bound^2. (For the L1 norm there is no such gain.)
+    """
+
+    add_remove: float
+    replace_one: float
+    norm: Literal["l1", "l2"] = "l2"
+
+    @classmethod
+    def of_vectors(cls, bound: float) -> Sensitivity:
+        return cls(bound, 2.0 * bound)
+
+    @classmethod
+    def of_acute_vectors(cls, bound: float) -> Sensitivity:
+        """Positive semidefinite matrices in Frobenius norm, or non-negative vectors."""
+        return cls(bound, math.sqrt(2.0) * bound)
+
+    @classmethod
+    def of_l1_vectors(cls, bound: float) -> Sensitivity:
+        return cls(bound, 2.0 * bound, "l1")
+
+    def under(self, adjacency: Adjacency) -> float:
+        return self.add_remove if adjacency == "add-remove" else self.replace_one
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """The public description of a private sum: everything about it except its value.
+
+    ``layout="symmetric"`` means that the last axis is the upper triangle, row by row, of a symmetric matrix of order
+    ``order``; its sensitivity is in the Frobenius norm of the full matrix. ``peak_units`` bounds what one person can
+    add to any one coordinate, in grid units: it decides how many people a float64 partial sum can hold exactly.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    grid: Grid
+    sensitivity: Sensitivity
+    peak_units: int
+    layout: Layout = "dense"
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def order(self) -> int:
+        """The order n of a packed symmetric matrix with n (n + 1)/2 entries."""
+        return (math.isqrt(8 * self.shape[-1] + 1) - 1) // 2
+
+
+def symmetric_shape(order: int, *stack: int) -> tuple[int, ...]:
+    """The shape of a stack of packed symmetric matrices."""
+    return (*stack, order * (order + 1) // 2)
+
+
+class Unreleased:
+    """A private sum in grid units. Only ``Billboard.post`` opens it, once."""
+
+    __slots__ = ("_units", "statistic")
+
+    def __init__(self, statistic: Statistic, units: NDArray[np.int64]) -> None:
+        if units.shape != statistic.shape or units.dtype != np.int64:
+            raise TypeError(f"{statistic.name}: a sum of shape {statistic.shape} in int64 grid units is needed")
+        self.statistic = statistic
+        self._units: NDArray[np.int64] | None = units
+
+    def _open(self) -> NDArray[np.int64]:
+        if self._units is None:
+            self._closed()
+        units, self._units = self._units, None
+        return units
+
+    def _closed(self, *_: Any, **__: Any) -> NoReturn:
+        raise ClosedError(
+            what=f"the private sum {self.statistic.name!r} was looked into",
+            got="a read outside the billboard, or a second post",
+            needed="one Billboard.post",
+            try_="post it; what comes back is a public array",
+        )
+
+    __array__ = __float__ = __int__ = __bool__ = __iter__ = __len__ = __getitem__ = _closed
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _closed
+    __neg__ = __matmul__ = __rmatmul__ = __reduce_ex__ = __reduce__ = __eq__ = __lt__ = __gt__ = _closed
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        return f"Unreleased({self.statistic.name!r}, shape={self.statistic.shape}, closed)"
+
+
+class UnreleasedHistogram(Unreleased):
+    """A private sum whose very keys are private: what comes out are the keys that pass a noisy threshold.
+
+    Its statistic states a public cap on the number of keys in place of the true number.
+    """
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, statistic: Statistic, units: NDArray[np.int64], keys: NDArray[Any]) -> None:
+        super().__init__(replace(statistic, shape=units.shape), units)
+        self.statistic = statistic
+        self._keys = keys
+
+    def _select(self, noisy: NDArray[np.float64]) -> Selection:
+        passed = np.flatnonzero(~np.isnan(noisy))
+        # Sorted by key: the order in which keys came up in the data is private.
+        order = passed[np.argsort(self._keys[passed], kind="stable")]
+        return Selection(self._keys[order], noisy[order])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Public: the keys that passed, in sorted order, and their noisy sums."""
+
+    keys: NDArray[Any]
+    sums: NDArray[np.float64]

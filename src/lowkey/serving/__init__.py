@@ -1,0 +1,1 @@
+"""Local room: what a user's own device computes from a release and the user's own history; nothing is stored or logged."""
