@@ -7,4 +7,16 @@ from lowkey.engines.local import LocalEngine
 from lowkey.methods.bias import Bias, DPBias, Popularity
 from lowkey.privacy import Billboard, Guarantee, Ledger, Plan
 
-__all__ = ["Bias", "Billboard", "DPBias", "Domain", "Guarantee", "Ledger", "LocalEngine", "Plan", "Popularity", "Ratings", "privacy"]
+__all__ = [
+    "Bias",
+    "Billboard",
+    "DPBias",
+    "Domain",
+    "Guarantee",
+    "Ledger",
+    "LocalEngine",
+    "Plan",
+    "Popularity",
+    "Ratings",
+    "privacy",
+]

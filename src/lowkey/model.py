@@ -19,6 +19,7 @@ from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.serving.rules import RULES, Rule
 
+Histories = Any  # a scipy.sparse.csr_array; its stubs say too little to check anything
 CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB
 
 
@@ -41,7 +42,7 @@ class Model:
     def _rule(self) -> Rule:
         return RULES[self.rule](self.arrays, self.settings, self.domain.n_items)
 
-    def histories(self, X: Any) -> scipy.sparse.csr_array:
+    def histories(self, X: Any) -> Histories:
         """CSR rows as they are; one history ({item id: value}, (ids, values), or ids for binary) as one row."""
         if scipy.sparse.issparse(X):
             if X.shape[1] != self.domain.n_items:
@@ -57,18 +58,16 @@ class Model:
         self._check_values(rows.data)
         return rows
 
-    def _one_row(self, history: Any) -> scipy.sparse.csr_array:
+    def _one_row(self, history: Any) -> Histories:
         if isinstance(history, Mapping):
             ids, values = list(history.keys()), list(history.values())
         else:
             ids, values = list(history), None
             if self.domain.feedback == "ratings":
-                refuse(
-                    "a history", got="item ids without ratings", needed="{item id: rating}", try_="model.recommend({id: 4.0})"
-                )
+                refuse("a history", got="ids without ratings", needed="{item id: rating}", try_="recommend({id: 4.0})")
         positions = self.domain.positions(ids) if ids else np.zeros(0, np.int32)
         if (positions < 0).any():
-            refuse("a history", got="item ids that the catalogue does not have", needed="known ids", try_="dropping them first")
+            refuse("a history", got="ids that the catalogue does not have", needed="known ids", try_="dropping them")
         data = np.ones(len(ids)) if values is None or self.domain.feedback == "binary" else np.asarray(values, np.float64)
         order = np.argsort(positions)
         indptr = np.array([0, len(ids)])
@@ -84,7 +83,7 @@ class Model:
                 try_="the scale that the model was trained on",
             )
 
-    def _chunks(self, rows: scipy.sparse.csr_array) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def _chunks(self, rows: Histories) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         step = max(1, CHUNK_NUMBERS // self.domain.n_items)
         for low in range(0, rows.shape[0], step):
             part = slice(low, min(low + step, rows.shape[0]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
+from numba import get_num_threads, set_num_threads
 from threadpoolctl import threadpool_limits
 
 from lowkey.data.ratings import Ratings
@@ -39,7 +39,7 @@ class LocalEngine(Engine):
     def __init__(
         self, n_jobs: int | None = None, block_size: int = 1 << 15, progress: Callable[[str], Any] | None = None
     ) -> None:
-        cores = numba.config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
+        cores = get_num_threads()
         self.n_jobs = cores if n_jobs is None else n_jobs
         if not 1 <= self.n_jobs <= cores or block_size < 1:
             raise InputError(
@@ -58,13 +58,13 @@ class LocalEngine(Engine):
         statistics = sweep.statistics(public)
         sums = {s.name: np.zeros(s.shape, np.int64) for s in statistics}
         parts: list[Any] = []
-        before = numba.get_num_threads()
-        numba.set_num_threads(self.n_jobs)
+        before = get_num_threads()
+        set_num_threads(self.n_jobs)
         try:
             # One BLAS thread each: the kernels' own loops use the cores.
             with threadpool_limits(limits=1, user_api="blas"):
                 for i, block in enumerate(data.blocks(block_users(statistics, self.block_size))):
                     parts.append(sweep.run(block, local._parts[i] if local else None, public, sums))
         finally:
-            numba.set_num_threads(before)
+            set_num_threads(before)
         return {s.name: Unreleased(s, sums[s.name]) for s in statistics}, LocalState(parts)

@@ -3,14 +3,16 @@
 Paper: McSherry and Mironov 2009, section 4, with a user's weight 1/sqrt(count) in place of a cap on the count.
 Deviates: sums and counts are one vector with one bound; a user's own offset is local and never summed.
 """
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numba import njit  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+from numba import njit
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
@@ -55,7 +57,7 @@ class ItemMeans(Sweep):
 
 
 @njit(cache=True, nogil=True)
-def _add_counts(offsets, items, step, counts):  # pyright: ignore
+def _add_counts(offsets, items, step, counts):
     for u in range(len(offsets) - 1):
         lo, hi = offsets[u], offsets[u + 1]
         if hi > lo:
@@ -65,7 +67,7 @@ def _add_counts(offsets, items, step, counts):  # pyright: ignore
 
 
 @njit(cache=True, nogil=True)
-def _add_means(offsets, items, values, prior, residual_bound, offset_reg, step, means):  # pyright: ignore
+def _add_means(offsets, items, values, prior, residual_bound, offset_reg, step, means):
     for u in range(len(offsets) - 1):
         lo, hi = offsets[u], offsets[u + 1]
         if hi == lo:

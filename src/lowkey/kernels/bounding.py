@@ -1,17 +1,20 @@
 """Kernel room: how a contribution is bounded: clipped a hair inside its bound, then truncated towards zero to the grid."""
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import njit  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+from numba import njit
 
 from lowkey.privacy.grid import HAIR
 
 
 @njit(cache=True, nogil=True, inline="always")
-def shrink_factor(squared_norm, bound):  # pyright: ignore
+def shrink_factor(squared_norm, bound):
     """What to multiply a vector of this squared norm with so that its norm is at most ``bound``, a hair inside."""
     inside = bound * (1.0 - HAIR)
     if squared_norm <= inside * inside:
@@ -20,6 +23,6 @@ def shrink_factor(squared_norm, bound):  # pyright: ignore
 
 
 @njit(cache=True, nogil=True, inline="always")
-def to_units(value, step):  # pyright: ignore
+def to_units(value, step):
     """Whole grid units, towards zero: the size of every coordinate, and so the norm, can only fall."""
     return np.int64(math.trunc(value / step))

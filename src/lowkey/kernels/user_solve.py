@@ -1,13 +1,16 @@
 """Kernel room: every user's own ridge regression on fixed item factors; shared by training and by serving."""
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+from numba import njit, prange
 
 
 @njit(cache=True, parallel=True)
-def ridge_rows(offsets, items, targets, design, penalty):  # pyright: ignore
+def ridge_rows(offsets, items, targets, design, penalty):
     """Row u: argmin over x of the sum over u's entries of (target - design[item] . x)^2, plus x^T penalty x.
 
     A row depends on its own entries only, to the last bit: not on its neighbours, nor on the number of threads.

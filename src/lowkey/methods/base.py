@@ -67,7 +67,8 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
         for name in ("epsilon", "delta"):
             if getattr(self, name) is None:
                 raise InputError(what=name, got="none", needed="a number: it has no default", try_=f"{name}=…")
-        assert self.epsilon is not None and self.delta is not None
+        assert self.epsilon is not None
+        assert self.delta is not None
         return Plan.calibrated(
             type(self).__name__,
             requests,

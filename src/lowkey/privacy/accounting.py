@@ -10,8 +10,9 @@ here asks which one it is. dp_accounting's PLDAccountant (0.6.0) does not share 
 under REPLACE_ONE, refuses Laplace there and randomized response elsewhere, and prices a self-composed randomized
 response as if it ran once. So events are taken apart here and composed as dp_accounting's loss distributions.
 
-Paper: Balle and Wang 2018 (arXiv:1805.06530) theorem 8 and Dong, Roth and Su 2019 (arXiv:1905.02383) corollary 1 for
-delta(epsilon); Chien et al. 2021 (DPALS) appendix A for ``rdp_epsilon``. Deviates: nowhere.
+Paper: Balle and Wang 2018 (arXiv:1805.06530) equation 6 and Dong, Roth and Su 2019 (arXiv:1905.02383) for the Gaussian;
+Chien et al. 2021 (DPALS) appendix A for ``rdp_epsilon``; Gopi et al. 2020 (arXiv:2002.09745), the weighted Gaussian,
+for the selection of items. Deviates: nowhere.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from lowkey.privacy.sums import Adjacency
 
 Event: TypeAlias = "dp_event.DpEvent | float"  # a float is the epsilon of a pure mechanism
 
-SMALLEST = math.nextafter(0.0, 1.0)  # a positive delta is never rounded to 0
+SIDES = {"add-remove": 1, "replace-one": 2}  # whose items a selection can betray
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
-PLD_POINTS = 200_000  # on the axis of losses
+PLD_POINTS = 50_000  # on the axis of losses, at least
 PLD_MAX_LOSS = 600.0  # e^loss must stay far from overflow
 
 
@@ -51,7 +52,7 @@ def total_mu(mus: Iterable[float]) -> float:
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The smallest delta for which mu-GDP is (epsilon, delta)-DP; never below the true value."""
     mu, epsilon = _checked("mu", mu), _checked("epsilon", epsilon)
-    if mu == 0.0 or mu == math.inf:
+    if mu in (0.0, math.inf):
         return 0.0 if mu == 0.0 else 1.0
     if epsilon == math.inf:
         return 0.0
@@ -102,7 +103,7 @@ def composed_epsilon(mu: float, events: Sequence[Event], delta: float) -> float:
 
     Events: Gaussian (they join ``mu``), Laplace, randomized response, pure epsilons, and compositions of these. The
     smaller of two upper bounds: the Gaussian part at ``delta`` plus the sum of the pure epsilons, which also answers
-    delta = 0; and the pessimistic loss distribution of dp_accounting, where its own rounding is far below ``delta``.
+    delta = 0; and the pessimistic loss distribution of dp_accounting, where its own rounding is well below ``delta``.
     """
     gaussian, pure = _merged(mu, events)
     delta = _checked("delta", delta, below=1.0)
@@ -122,18 +123,18 @@ def composed_epsilon(mu: float, events: Sequence[Event], delta: float) -> float:
 
 
 def calibrated_scale(mu: float, events: Sequence[Event], epsilon: float, delta: float) -> float:
-    """The factor on ``mu`` that takes ``composed_epsilon`` up to ``epsilon``, not above (to 1e-5); ``events`` stay."""
+    """The factor on ``mu`` that takes ``composed_epsilon`` up to ``epsilon``, not above (to 1e-4); ``events`` stay."""
     if not 0.0 < mu < math.inf:
         refuse("mu", got=repr(mu), needed="a finite number above 0", try_="total_mu of the releases to be scaled")
     largest = gaussian_mu(epsilon, delta) / mu * (1.0 - 1e-15)
     spent = composed_epsilon(0.0, events, delta)
     if spent > epsilon:
-        refuse("epsilon", got=repr(epsilon), needed=f"the {spent:.6g} of the fixed events or more", try_="noisier events")
+        refuse("epsilon", got=repr(epsilon), needed=f"at least the {spent:.6g} of the events", try_="noisier events")
 
     def fits(scale: float) -> bool:
         return composed_epsilon(scale * mu, events, delta) <= epsilon
 
-    return largest if fits(largest) else _bisect(fits, 0.0, largest, tolerance=1e-5)
+    return largest if fits(largest) else _bisect(fits, 0.0, largest, tolerance=1e-4)
 
 
 def second_opinion(mu: float, events: Sequence[Event], delta: float) -> float:
@@ -144,26 +145,25 @@ def second_opinion(mu: float, events: Sequence[Event], delta: float) -> float:
     """
     gaussian, pure = _merged(mu, events)
     delta = _checked("delta", delta, below=1.0)
-    if math.inf in (gaussian, *map(_pure_epsilon, pure)):
+    largest = max(map(_pure_epsilon, pure), default=0.0)
+    if math.inf in (gaussian, largest):
         return math.inf
     accountant = RdpAccountant(list(1.0 + np.geomspace(0.011, 1e6, 400)), NeighboringRelation.REPLACE_ONE)
     if gaussian > 0.0:
         accountant.compose(dp_event.GaussianDpEvent(1.0 / gaussian))
     for event, count in pure.items():
-        accountant.compose(event if isinstance(event, dp_event.DpEvent) else _response(event), count)
+        accountant.compose(event if isinstance(event, dp_event.DpEvent) else _dominating(event), count)
     opinions = [float(accountant.get_epsilon(delta))]
     if not pure and 0.0 < gaussian <= 200.0:
         single = pld.from_gaussian_mechanism(1.0 / gaussian, value_discretization_interval=gaussian * 1e-3)
         opinions.append(_distribution_epsilon(single, delta, opinions[0]))
-    if gaussian == 0.0:
-        singles = [(_distribution(event, _pure_epsilon(event) * 1e-4), count) for event, count in pure.items()]
+    if gaussian == 0.0 and largest < PLD_MAX_LOSS:
+        singles = [(_distribution(event, _pure_epsilon(event) / 2.0**13), count) for event, count in pure.items()]
         opinions.append(sum(count * float(single.get_epsilon_for_delta(0.0)) for single, count in singles))
     return min(opinions)
 
 
-def selection_delta(
-    noise_std: float, threshold: float, max_items: int, *, adjacency: Adjacency = "add-remove"
-) -> float:
+def selection_delta(noise_std: float, threshold: float, max_items: int, *, adjacency: Adjacency = "add-remove") -> float:
     """The chance that noisy item counts over a threshold list an item which one user alone has; never below the truth.
 
     A user with m <= max_items items adds 1/sqrt(m) to each: a vector of norm 1, so on the items that others have too
@@ -171,23 +171,21 @@ def selection_delta(
     threshold. All m such items stay unlisted with probability Phi((threshold - 1/sqrt(m))/noise_std)^m; delta is the
     rest, at the worst m. It is added to the Gaussian delta. Replace-one: twice, for the user who left and who came.
     """
-    items = _item_counts(noise_std, max_items)
+    items, sides = _selection(noise_std, max_items, adjacency)
     if not math.isfinite(threshold):
         refuse("threshold", got=repr(threshold), needed="a finite number", try_="selection_threshold(...)")
     margins = (threshold - 1.0 / np.sqrt(items)) / noise_std
     listed = -np.expm1(items * log_ndtr(margins))
     rounding = 1e-12 + 1e-15 * (1.0 + np.abs(margins)) * (1.0 + abs(threshold)) / noise_std
-    return min(1.0, max(SMALLEST, _sides(adjacency) * float(np.max(listed * (1.0 + rounding)))))
+    return min(1.0, _up(sides * float(np.max(listed * (1.0 + rounding)))))
 
 
-def selection_threshold(
-    noise_std: float, max_items: int, delta: float, *, adjacency: Adjacency = "add-remove"
-) -> float:
-    """The lowest threshold at which ``selection_delta`` is at most ``delta``: its inverse for each m, at the worst m."""
-    items = _item_counts(noise_std, max_items)
+def selection_threshold(noise_std: float, max_items: int, delta: float, *, adjacency: Adjacency = "add-remove") -> float:
+    """The lowest threshold at which ``selection_delta`` is at most ``delta``: its inverse for each m, the largest."""
+    items, sides = _selection(noise_std, max_items, adjacency)
     if not 0.0 < delta < 1.0:
         refuse("delta", got=repr(delta), needed="a number above 0 and below 1", try_="a tenth of the plan's delta")
-    tails = -np.expm1(math.log1p(-delta / _sides(adjacency)) / items)
+    tails = -np.expm1(math.log1p(-delta / sides) / items)
     threshold = float(np.max(1.0 / np.sqrt(items) - noise_std * ndtri(tails)))
     step = 1e-13 * (abs(threshold) + noise_std)
     while selection_delta(noise_std, threshold, max_items, adjacency=adjacency) > delta:
@@ -196,7 +194,7 @@ def selection_threshold(
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
-    """An upper bound on ln delta(epsilon), by about 1e-12.
+    """An upper bound on ln delta(epsilon), by about 2e-12.
 
     With a = epsilon/mu - mu/2 and b = a + mu: delta = Phi(-a) - e^epsilon Phi(-b) = Phi(-a) (1 - R(b)/R(a)), where
     R(t) = Phi(-t)/phi(t), since e^epsilon phi(b) = phi(a). Where the two nearly cancel, R(a) - R(b) is instead the
@@ -208,16 +206,12 @@ def _log_delta(mu: float, epsilon: float) -> float:
     if a > 40.0:  # below the smallest positive float
         return -a * a / 2.0
     rounding = 2e-12 + 4e-16 * (10.0 + abs(a)) * b
-    ratio = _mills(b) / _mills(a)
+    ratio = float(erfcx(b / math.sqrt(2.0))) / float(erfcx(a / math.sqrt(2.0)))  # 0 where the latter overflows
     if ratio < 0.9:
         return float(log_ndtr(-a)) + math.log1p(-ratio) + rounding
     t = a + mu * (NODES + 1.0) / 2.0
     integral = mu / 2.0 * float(WEIGHTS @ (1.0 - t * math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))))
     return math.log(integral) - a * a / 2.0 - math.log(2.0 * math.pi) / 2.0 + rounding
-
-
-def _mills(t: float) -> float:
-    return math.sqrt(math.pi / 2.0) * float(erfcx(t / math.sqrt(2.0)))  # inf below -37: the ratio is then 0
 
 
 def _bisect(holds: Callable[[float], bool], good: float, bad: float, tolerance: float = 1e-13) -> float:
@@ -236,7 +230,7 @@ def _merged(mu: float, events: Sequence[Event]) -> tuple[float, Counter[Event]]:
     pure: Counter[Event] = Counter()
     for event, count in _leaves(events):
         if isinstance(event, dp_event.GaussianDpEvent):
-            mus.append(_inverse(event.noise_multiplier) * math.sqrt(count))
+            mus.append(_up(_inverse(event.noise_multiplier) * _up(math.sqrt(count))))
         elif _pure_epsilon(event) > 0.0:
             pure[event] += count
     return total_mu(mus), pure
@@ -247,9 +241,11 @@ def _leaves(events: Iterable[Event], times: int = 1) -> Iterator[tuple[Event, in
         if isinstance(event, dp_event.ComposedDpEvent):
             yield from _leaves(event.events, times)
         elif isinstance(event, dp_event.SelfComposedDpEvent):
+            if event.count < 1:
+                refuse("count", got=repr(event.count), needed="1 or more", try_="leaving the event out")
             yield from _leaves([event.event], times * event.count)
         elif not isinstance(event, dp_event.NoOpDpEvent):
-            yield event if isinstance(event, dp_event.DpEvent) else _checked("a pure epsilon", event), times
+            yield event if isinstance(event, dp_event.DpEvent) else _checked("pure epsilon", event), times
 
 
 def _pure_epsilon(event: Event) -> float:
@@ -257,23 +253,29 @@ def _pure_epsilon(event: Event) -> float:
         return event
     if isinstance(event, dp_event.LaplaceDpEvent):
         return _inverse(event.noise_multiplier)
-    if isinstance(event, dp_event.RandomizedResponseDpEvent):
-        kept = event.num_buckets * (1.0 - event.noise_parameter)  # ln((1 - p + p/n) / (p/n))
-        return math.log1p(kept * _inverse(event.noise_parameter)) * (1.0 + 1e-15) if kept > 0.0 else 0.0
+    if isinstance(event, dp_event.RandomizedResponseDpEvent) and event.noise_parameter <= 1.0 <= event.num_buckets:
+        odds = event.num_buckets * (1.0 - event.noise_parameter)  # times 1/p: those of the true answer, less 1
+        return math.log1p(odds * _inverse(event.noise_parameter)) * (1.0 + 1e-15) if odds > 0.0 else 0.0
     if isinstance(event, dp_event.NonPrivateDpEvent):
         return math.inf
-    refuse("event", got=type(event).__name__, needed="Gaussian, Laplace, randomized response", try_="its pure epsilon")
+    return refuse("event", got=repr(event), needed="Gaussian, Laplace, randomized response", try_="its pure epsilon")
+
+
+def _dominating(epsilon: float) -> dp_event.DpEvent:
+    """Two-way randomized response dominates every pure mechanism of its epsilon; no Rényi divergence is above that."""
+    if epsilon > PLD_MAX_LOSS:
+        return dp_event.ZCDpEvent(rho=0.0, xi=epsilon)
+    return dp_event.RandomizedResponseDpEvent(2.0 / (1.0 + math.exp(epsilon)), 2)
 
 
 def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
-    """The pessimistic loss distribution of one pure event; of a bare epsilon, the worst there is (two-way response)."""
+    """The pessimistic loss distribution of one pure event; of a bare epsilon, the one that dominates all."""
     if isinstance(event, dp_event.LaplaceDpEvent):
         return pld.from_laplace_mechanism(event.noise_multiplier, value_discretization_interval=interval)
     if isinstance(event, dp_event.RandomizedResponseDpEvent):
         p, n = event.noise_parameter, event.num_buckets
         return pld.from_randomized_response(p, n, value_discretization_interval=interval)
-    parameters = common.DifferentialPrivacyParameters(_pure_epsilon(event), 0.0)
-    return pld.from_privacy_parameters(parameters, interval)
+    return pld.from_privacy_parameters(common.DifferentialPrivacyParameters(_pure_epsilon(event), 0.0), interval)
 
 
 def _distribution_epsilon(distribution: pld.PrivacyLossDistribution, delta: float, above: float) -> float:
@@ -287,26 +289,19 @@ def _distribution_epsilon(distribution: pld.PrivacyLossDistribution, delta: floa
     return 0.0 if holds(0.0) else _bisect(holds, above, 0.0, tolerance=1e-9)
 
 
-def _response(epsilon: float) -> dp_event.DpEvent:
-    """Randomized response with two answers dominates every pure mechanism of the same epsilon."""
-    return dp_event.RandomizedResponseDpEvent(2.0 / (1.0 + math.exp(min(epsilon, 700.0))), 2)
-
-
-def _item_counts(noise_std: float, max_items: int) -> NDArray[np.float64]:
+def _selection(noise_std: float, max_items: int, adjacency: Adjacency) -> tuple[NDArray[np.float64], int]:
     if not 0.0 < noise_std < math.inf:
         refuse("noise_std", got=repr(noise_std), needed="a finite number above 0", try_="1 / (the mu of the counts)")
     if max_items < 1:
         refuse("max_items", got=repr(max_items), needed="1 or more", try_="the largest number of items of one user")
-    return np.arange(1.0, max_items + 1.0)
-
-
-def _sides(adjacency: Adjacency) -> int:
-    return 2 if adjacency == "replace-one" else 1
+    if adjacency not in SIDES:
+        refuse("adjacency", got=repr(adjacency), needed=" or ".join(SIDES), try_="adjacency='add-remove'")
+    return np.arange(1.0, max_items + 1.0), SIDES[adjacency]
 
 
 def _inverse(value: float) -> float:
     """1 / value, rounded up."""
-    if not 0.0 < _checked("noise multiplier", value) < math.inf:
+    if not 0.0 < _checked("noise", value) < math.inf:
         return math.inf if value == 0.0 else 0.0
     inverse = 1.0 / value
     return inverse if inverse == math.inf or Fraction(inverse) * Fraction(value) >= 1 else _up(inverse)
@@ -324,7 +319,7 @@ def _up(value: float) -> float:
 
 
 def _checked(what: str, value: float, below: float = math.inf) -> float:
-    if not 0.0 <= value <= below or value == below < math.inf:
-        bounds = "a number of 0 or more" + (f" and below {below:g}" if below < math.inf else "")
-        refuse(what, got=repr(value), needed=bounds, try_="1e-6" if what == "delta" else "1.0")
+    if not 0.0 <= value < below and not value == below == math.inf:
+        needed = "a number of 0 or more" + ("" if below == math.inf else f" and below {below:g}")
+        refuse(what, got=repr(value), needed=needed, try_="1e-6" if what == "delta" else "1.0")
     return float(value)

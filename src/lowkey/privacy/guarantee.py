@@ -43,8 +43,8 @@ class Guarantee:
         odds = math.exp(self.epsilon)
         share = odds / (1.0 + odds)
         return (
-            f"Whoever sees the release and is told that it was made either with or without one {self.unit}'s data can guess "
-            f"which with at most {100.0 * (share + self.delta / (1.0 + odds)):.1f} % success (50 % is a coin toss)."
+            f"Whoever sees the release and knows that it was made either with or without one {self.unit}'s data can "
+            f"guess which with at most {100.0 * (share + self.delta / (1.0 + odds)):.1f} % success (50 % is a coin toss)."
         )
 
     def __str__(self) -> str:

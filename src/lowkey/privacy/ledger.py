@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -128,7 +128,7 @@ class Ledger:
             spent = self.price(delta).epsilon
             raise BudgetError(
                 what="the budget of these people is used up",
-                got=f"{spent:.4g} of epsilon = {epsilon:g} already spent at delta = {delta:g}, and this post needs more than is left",
+                got=f"{spent:.4g} of epsilon = {epsilon:g} spent at delta = {delta:g}, and this needs more than is left",
                 needed="posts that fit the total",
                 try_="a smaller epsilon for this fit; what has been spent can't be bought back",
             )
@@ -190,8 +190,8 @@ class Ledger:
         head = self._side(".head")
         if head.exists():
             try:
-                known = json.loads(head.read_text())
-                intact = self.records[known["seq"]]["hash"] == known["hash"]
+                known: Record = json.loads(head.read_text())
+                intact: bool = self.records[known["seq"]]["hash"] == known["hash"]
             except (ValueError, KeyError, TypeError, IndexError):
                 intact = False
             if not intact:
@@ -204,13 +204,13 @@ class Ledger:
         return self.path.with_name(self.path.name + suffix)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> Generator[None]:
         """One writer at a time, over processes too."""
         if self.path is None:
             yield
             return
         try:
-            lock = open(self._side(".lock"), "w")
+            lock = open(self._side(".lock"), "w")  # noqa: SIM115 (closed below)
         except OSError as error:
             raise LedgerError(
                 what=f"the ledger {self.path} can't be opened",

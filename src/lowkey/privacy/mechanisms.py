@@ -189,7 +189,7 @@ class NoNoise(Mechanism):
     def apply(
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
     ) -> NDArray[np.float64]:
-        return units * statistic.grid.step
+        return units.astype(np.float64) * statistic.grid.step
 
 
 KINDS: dict[str, type[Mechanism]] = {

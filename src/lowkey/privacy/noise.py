@@ -6,6 +6,9 @@ alias table picks a cell, random bits pick an integer in it, and a comparison ac
 rounded to become the noise, so there is no low-order pattern to exploit; what remains is a relative error of each
 probability, bounded in ``log_ratio`` and paid for by the plan. docs/float-safety.md carries the argument.
 """
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ import math
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from numba import njit  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+from numba import njit
 from numpy.typing import NDArray
-from randomgen import AESCounter  # pyright: ignore[reportMissingTypeStubs]
+from randomgen import AESCounter
 from scipy.special import log_ndtr
 
 CELLS = 256  # cells on the positive half-line; the rest is the tail, at 4 standard deviations or more
@@ -43,7 +47,7 @@ class NoiseSource:
     private = True
 
     def __init__(self) -> None:
-        self._generator = np.random.Generator(AESCounter(key=secrets.randbits(128)))
+        self._generator = np.random.Generator(_aes(secrets.randbits(128)))
 
     def words(self, n: int) -> NDArray[np.uint64]:
         return self._generator.integers(0, 2**64, n, dtype=np.uint64)
@@ -81,7 +85,7 @@ class SeededNoise(NoiseSource):
     private = False
 
     def __init__(self, seed: int, factor: float = 1.0) -> None:
-        self._generator = np.random.Generator(AESCounter(key=seed))
+        self._generator = np.random.Generator(_aes(seed))
         self.factor = factor
 
     def rounded_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
@@ -91,6 +95,11 @@ class SeededNoise(NoiseSource):
     def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
         draws = super().discrete_laplace(scale, size)
         return draws if self.factor == 1.0 else np.rint(draws * self.factor).astype(np.int64)
+
+
+def _aes(key: int) -> np.random.BitGenerator:
+    generator: Any = AESCounter(key=key)
+    return generator
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,7 @@ def _alias(p: NDArray[np.longdouble]) -> tuple[NDArray[np.uint64], NDArray[np.in
 
 
 @njit(cache=True, nogil=True)
-def _exponential(words, at):  # pyright: ignore
+def _exponential(words, at):
     """A unit exponential, exact to 2^-50 however far out: a geometric number of ln 2 plus a rest below ln 2.
 
     Takes words[at] for the rest and as many as it needs for the coin tosses; returns the value and the next free word.
@@ -157,20 +166,20 @@ def _exponential(words, at):  # pyright: ignore
 
 
 @njit(cache=True, nogil=True)
-def _low_bits(n, word, bits):  # pyright: ignore
+def _low_bits(n, word, bits):
     """Replace the lowest bits, which a double cannot address at this size, by random ones."""
     return (n >> bits << bits) | np.int64(word & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)))
 
 
 @njit(cache=True, nogil=True)
-def _fill(out, done, words, scale, shift, threshold, alias, squeeze):  # pyright: ignore
+def _fill(out, done, words, scale, shift, threshold, alias, squeeze):
     """Fill ``out`` from position ``done`` while words last; return the new position."""
     used, size, last = 0, len(out), len(words) - 8
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
     tail_start = (CELLS - 1) * 2.0**shift - 0.5
     tail_rate = tail_start / scale
     half_inverse_variance = 0.5 / (scale * scale)
-    coarse = max(0, int(math.floor(math.log2(scale))) - 44)
+    coarse = max(0, math.floor(math.log2(scale)) - 44)
     while done < size and used < last:
         word = words[used]
         position = words[used + 1]
@@ -211,10 +220,10 @@ def _fill(out, done, words, scale, shift, threshold, alias, squeeze):  # pyright
 
 
 @njit(cache=True, nogil=True)
-def _fill_laplace(out, done, words, scale):  # pyright: ignore
+def _fill_laplace(out, done, words, scale):
     """Two-sided geometric: floor(scale * exponential) is geometric with ratio exp(-1/scale)."""
     used, size, last = 0, len(out), len(words) - 8
-    coarse = max(0, int(math.floor(math.log2(scale))) - 44)
+    coarse = max(0, math.floor(math.log2(scale)) - 44)
     while done < size and used < last:
         exponential, used = _exponential(words, used)
         n = _low_bits(np.int64(math.floor(scale * exponential)), words[used], coarse)

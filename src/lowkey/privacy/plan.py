@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lowkey.errors import InputError, PlanError
+from lowkey.errors import PlanError, refuse
 from lowkey.privacy.accounting import composed_epsilon, gaussian_mu, total_mu
 from lowkey.privacy.guarantee import Guarantee, Unit
 from lowkey.privacy.mechanisms import Gaussian, Mechanism, NoNoise, SymmetricGaussian, mechanism_from_json
@@ -38,7 +38,8 @@ class Line:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Line:
-        return cls(**{**fields, "mechanism": mechanism_from_json(fields["mechanism"])})
+        parsed: dict[str, Any] = {**fields, "mechanism": mechanism_from_json(fields["mechanism"])}
+        return cls(**parsed)
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,7 @@ class Plan:
                 what="a plan names a release twice", got=str(names), needed="one line per name", try_="use times=…"
             )
         if self.adjacency not in ADJACENCIES:
-            raise InputError(
-                what="adjacency", got=repr(self.adjacency), needed="add-remove or replace-one", try_="adjacency='add-remove'"
-            )
+            refuse("adjacency", got=repr(self.adjacency), needed=" or ".join(ADJACENCIES), try_="adjacency='add-remove'")
 
     @classmethod
     def calibrated(cls, method: str, requests: Sequence[Request], *, epsilon: float, delta: float, **fields: Any) -> Plan:
@@ -163,22 +162,14 @@ class Plan:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Plan:
-        return cls(
-            **{
-                **fields,
-                "lines": tuple(Line.from_json(line) for line in fields["lines"]),
-                "public": tuple(fields["public"]),
-                "caveats": tuple(fields["caveats"]),
-            }
-        )
+        parsed: dict[str, Any] = dict(fields)
+        parsed["lines"] = tuple(Line.from_json(line) for line in fields["lines"])
+        parsed["public"], parsed["caveats"] = tuple(fields["public"]), tuple(fields["caveats"])
+        return cls(**parsed)
 
 
 def check_epsilon_delta(epsilon: float, delta: float) -> None:
-    if not (isinstance(epsilon, (int, float)) and 0.0 < epsilon < math.inf):
-        raise InputError(
-            what="epsilon", got=repr(epsilon), needed="a finite number above 0", try_="epsilon=1.0 (smaller protects more)"
-        )
-    if not (isinstance(delta, (int, float)) and 0.0 < delta < 1.0):
-        raise InputError(
-            what="delta", got=repr(delta), needed="a number between 0 and 1", try_="delta=1e-6 (well below 1 / number of users)"
-        )
+    if not 0.0 < epsilon < math.inf:
+        refuse("epsilon", got=repr(epsilon), needed="a finite number above 0", try_="epsilon=1.0 (smaller protects more)")
+    if not 0.0 < delta < 1.0:
+        refuse("delta", got=repr(delta), needed="a number between 0 and 1", try_="delta=1e-6, well below 1/users")

@@ -1,0 +1,44 @@
+# Every target sets up what it needs: a virtual environment in .venv with the pinned versions of requirements.txt.
+PYTHON ?= python3.11
+BIN := .venv/bin
+READY := .venv/.ready
+# Threads inside a test process; the tests themselves run in parallel.
+JOBS ?= 2
+
+.PHONY: help demo test lint types bench clean
+
+help:
+	@echo "make demo   a private recommender on made-up data, from ratings to a checked release"
+	@echo "make test   the tests"
+	@echo "make lint   ruff         make types  pyright"
+	@echo "make bench  speed against peers, in one run"
+
+$(READY): requirements.txt pyproject.toml
+	@echo "==> Setting up .venv (once; a minute or two)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $(READY)
+
+demo: $(READY)
+	@echo "==> lowkey demo"
+	@$(BIN)/lowkey demo
+
+test: $(READY)
+	@echo "==> Tests"
+	@$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(READY)
+	@echo "==> ruff"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(READY)
+	@echo "==> pyright"
+	@$(BIN)/pyright
+
+bench: $(READY)
+	@echo "==> Speed against peers (same run, same machine)"
+	@for script in benchmarks/speed/*.py; do echo "--- $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf .venv
