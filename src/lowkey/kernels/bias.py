@@ -29,12 +29,14 @@ class ItemMeans(Sweep):
 
     A user with m ratings has weight w = 1/sqrt(m). Residuals e_j = r_j - center - bias_j - offset, the offset being the
     user's own damped mean. Their part of the contribution is (w e_j / residual_bound)_j, clipped to norm 1; the counts'
-    part is (w)_j, of norm 1. Together sqrt(2); residuals alone replace at 2, counts (non-negative) at sqrt(2), so
-    replace-one is sqrt(4 + 2). With ``residual_bound=None`` (binary feedback) only the counts are summed.
+    part is (count_weight w)_j, of norm c = count_weight. Together sqrt(1 + c^2); residuals alone replace at 2, counts
+    (non-negative) at sqrt(2) c, so replace-one is sqrt(4 + 2 c^2). With ``residual_bound=None`` (binary feedback) only
+    the counts are summed, with weight 1.
     """
 
     residual_bound: float | None
     offset_reg: float
+    count_weight: float = 1.0
 
     def statistics(self, public: Public) -> tuple[Statistic, ...]:
         n_items = public["n_items"]
@@ -42,7 +44,8 @@ class ItemMeans(Sweep):
         if self.residual_bound is None:
             bound = Sensitivity.of_acute_vectors(1.0)
             return (Statistic("item_counts", (n_items,), grid, bound, 1 << BITS),)
-        bound = Sensitivity(math.sqrt(2.0), math.sqrt(6.0))
+        c2 = self.count_weight**2
+        bound = Sensitivity(math.sqrt(1.0 + c2), math.sqrt(4.0 + 2.0 * c2))
         return (Statistic("item_means", (2, n_items), grid, bound, 1 << BITS),)
 
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
@@ -51,8 +54,8 @@ class ItemMeans(Sweep):
             _add_counts(block.offsets, block.items, step, sums["item_counts"])
         else:
             prior = public["center"] + public["item_bias"]
-            args = (block.offsets, block.items, block.values, prior, self.residual_bound, self.offset_reg, step)
-            _add_means(*args, sums["item_means"])
+            bounds = (self.residual_bound, self.offset_reg, self.count_weight)
+            _add_means(block.offsets, block.items, block.values, prior, *bounds, step, sums["item_means"])
         return None
 
 
@@ -67,7 +70,7 @@ def _add_counts(offsets, items, step, counts):
 
 
 @njit(cache=True, nogil=True)
-def _add_means(offsets, items, values, prior, residual_bound, offset_reg, step, means):
+def _add_means(offsets, items, values, prior, residual_bound, offset_reg, count_weight, step, means):
     for u in range(len(offsets) - 1):
         lo, hi = offsets[u], offsets[u + 1]
         if hi == lo:
@@ -84,4 +87,4 @@ def _add_means(offsets, items, values, prior, residual_bound, offset_reg, step, 
         scale *= shrink_factor(squared_norm, 1.0)
         for p in range(lo, hi):
             means[0, items[p]] += to_units(scale * (values[p] - prior[items[p]] - offset), step)
-            means[1, items[p]] += to_units(weight, step)
+            means[1, items[p]] += to_units(count_weight * weight, step)

@@ -72,8 +72,8 @@ class Billboard:
         line = self._line(statistic.name)
         if self._left[line.name] < 1:
             raise _unplanned(line.name, f"{line.times} posts, all used")
-        if statistic.size != line.size:
-            raise _unplanned(line.name, f"{line.size} numbers, not {statistic.size}")
+        if statistic.size > line.size:
+            raise _unplanned(line.name, f"at most {line.size} numbers, not {statistic.size}")
         return line
 
     def _describe(self, line: Line, statistic: Statistic) -> dict[str, Any]:

@@ -19,7 +19,7 @@ ADJACENCIES = ("add-remove", "replace-one")
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of release: ``times`` posts of ``size`` numbers each, under one mechanism."""
+    """One kind of release: ``times`` posts of at most ``size`` numbers each, under one mechanism."""
 
     name: str
     mechanism: Mechanism

@@ -1,0 +1,43 @@
+"""Public room: symmetric matrices as packed upper triangles, row by row: entry (a, b), b >= a, follows (a, b - 1)."""
+
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUntypedFunctionDecorator=false
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+def packed_order(length: int) -> int:
+    """The order n of a triangle of n (n + 1)/2 numbers."""
+    return (math.isqrt(8 * length + 1) - 1) // 2
+
+
+def unpack(packed: NDArray[Any], dtype: Any = np.float64) -> NDArray[Any]:
+    """The full matrix, or the stack of full matrices, of packed triangles on the last axis."""
+    order = packed_order(packed.shape[-1])
+    full = np.empty((*packed.shape[:-1], order, order), dtype)
+    _fill(np.ascontiguousarray(packed).reshape(-1, packed.shape[-1]), full.reshape(-1, order, order))
+    return full
+
+
+def pack(full: NDArray[Any]) -> NDArray[Any]:
+    """The upper triangles of a matrix or of a stack of matrices."""
+    rows, columns = np.triu_indices(full.shape[-1])
+    return full[..., rows, columns]
+
+
+@njit(cache=True, nogil=True)
+def _fill(packed, full):
+    for s in range(packed.shape[0]):
+        at = 0
+        for a in range(full.shape[1]):
+            for b in range(a, full.shape[1]):
+                full[s, a, b] = packed[s, at]
+                full[s, b, a] = packed[s, at]
+                at += 1

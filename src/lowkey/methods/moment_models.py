@@ -1,0 +1,77 @@
+"""Public room: from posted moments to a released model; all of it post-processing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.linalg.ease import clean_gram, ease_weights
+from lowkey.linalg.factor_fit import clean_cocounts, fit_factors
+from lowkey.linalg.packed import unpack
+from lowkey.moments import Moments
+
+DEFAULT_RANK = 20
+EASE_RIDGE = 1.3
+
+Released = tuple[str, dict[str, NDArray[Any]], dict[str, Any]]
+
+
+def model_of(moments: Moments, n_items: int, rank: int | None, reg: float) -> Released:
+    """The rule, the arrays and the settings of a model. ``reg`` scales the ridge that follows from the moments."""
+    if moments.feedback == "ratings":
+        return _rating_factors(moments, n_items, DEFAULT_RANK if rank is None else rank, reg)
+    return _ease(moments, n_items, reg) if rank is None else _row_factors(moments, n_items, rank, reg)
+
+
+def ratings_per_user(moments: Moments) -> float:
+    """(sum of sqrt(m) / number of users)^2 from posted sums: a typical number of ratings, within the head."""
+    counts = moments.arrays["item_counts"][moments.arrays["head"]]
+    users = np.trace(unpack(moments.arrays["rated_gram"]))
+    return max(float(counts.sum() / max(users, 1.0)), 1.0) ** 2
+
+
+def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Released:
+    std, arrays = moments.noise_std, moments.arrays
+    cocounts = clean_cocounts(unpack(arrays["rated_gram"]), std["rated_gram"])
+    fit = fit_factors(unpack(arrays["residual_gram"]), cocounts, ratings_per_user(moments), std["residual_gram"], rank)
+    factors = np.zeros((n_items, fit.factors.shape[1]))
+    factors[arrays["head"]] = fit.factors
+    settings = {
+        "center": moments.settings["center"],
+        "rating_range": moments.settings["rating_range"],
+        "offset_reg": moments.settings["offset_reg"],
+        "reg": reg * fit.residual_variance,
+    }
+    return "factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings
+
+
+def _ease(moments: Moments, n_items: int, reg: float) -> Released:
+    arrays = moments.arrays
+    clean = clean_gram(unpack(arrays["row_gram"]), moments.noise_std["row_gram"])
+    released = {
+        "head": np.asarray(arrays["head"]),
+        "input_weights": np.asarray(arrays["head_weights"]),
+        "item_weights": ease_weights(clean, EASE_RIDGE * reg),
+        # Rows were weighted against popularity; half of it is given back to the scores.
+        "output_weights": np.asarray(arrays["head_weights"]) ** -0.5,
+        "tail_scores": _tail(arrays["item_counts"]),
+    }
+    return "item-weights", released, {}
+
+
+def _row_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Released:
+    """The conditional mean of a Gaussian model of the weighted rows, as a ridge fold-in on factors."""
+    arrays = moments.arrays
+    clean = clean_gram(unpack(arrays["row_gram"]), moments.noise_std["row_gram"])
+    factors = np.zeros((n_items, min(rank, len(clean.values))))
+    kept = clean.vectors[:, :rank] * np.sqrt(clean.values[:rank])
+    factors[arrays["head"]] = kept / np.sqrt(arrays["head_weights"])[:, None]
+    settings = {"center": 0.0, "rating_range": None, "offset_reg": None, "reg": reg * clean.own}
+    return "factors", {"item_factors": factors, "item_bias": np.zeros(n_items)}, settings
+
+
+def _tail(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Items outside the head follow after it, by their posted counts: scores in -2..-1 below the head's least."""
+    return np.clip(counts / max(float(counts.max()), 1e-9), 0.0, 1.0) - 2.0

@@ -1,0 +1,148 @@
+"""Public room: release the moments of the users' rows once; every model after that is post-processing.
+
+Paper: ours (docs/moments.md), after McSherry and Mironov 2009 (ratings) and Steck 2019 (binary feedback).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.data.domain import Domain
+from lowkey.data.ratings import Ratings
+from lowkey.engines.base import Engine
+from lowkey.errors import refuse
+from lowkey.kernels.bias import ItemMeans
+from lowkey.kernels.moments import RatingMoments, RowMoments
+from lowkey.kernels.sweep import Sweep
+from lowkey.linalg.factor_fit import item_effects
+from lowkey.methods.base import Recommender
+from lowkey.methods.moment_models import model_of
+from lowkey.model import Model
+from lowkey.moments import Moments
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.plan import Plan, Request
+
+COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts together
+SUM_BOUND = 0.22  # of the rating range: a user's own standard deviation
+RESIDUAL_BOUND = 0.17  # of the rating range: a user's root mean square residual
+PRIOR_STD = 0.1  # of the rating range: how far item means are apart
+SHARES = {"ratings": {"item_means": 0.10, "residual_gram": 0.75, "rated_gram": 0.15}, "binary": {"item_counts": 0.05, "row_gram": 0.95}}
+CLEAR_OF_NOISE = {"ratings": 3.0, "binary": 22.0}  # an item of the head has a posted count this many noise stds high
+SMALLEST_HEAD, LARGEST_HEAD = 100, 4096
+WEIGHT_POWER = 0.3  # binary: an item weighs posted count^-0.3 in a row
+
+
+class DPMoments(Recommender):
+    """Item means and the second moments of the users' rows, posted once.
+
+    Ratings: a Gaussian model of the rows; the prediction is its conditional mean, which in factor form is a ridge
+    fold-in. Binary feedback: EASE, or with ``rank`` its low-rank form. ``head`` is how many items get second moments
+    (default: those whose posted count stands clear of its noise); the others get their mean. ``refit`` and ``tune``
+    work on the posted moments and cost nothing. Defaults depend on public facts and posted numbers only.
+    """
+
+    moments_: Moments
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        adjacency: str = "add-remove",
+        rank: int | None = None,
+        head: int | None = None,
+        reg: float = 1.0,
+        residual_bound: float | None = None,
+        offset_reg: float = 1.0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.rank = rank
+        self.head = head
+        self.reg = reg
+        self.residual_bound = residual_bound
+        self.offset_reg = offset_reg
+
+    def plan(self, domain: Domain) -> Plan:
+        order = self._largest_head(domain)
+        sizes = {"item_means": 2 * domain.n_items, "item_counts": domain.n_items}
+        requests = [
+            Request(name, sizes.get(name, order * (order + 1) // 2), share, symmetric=name.endswith("gram"))
+            for name, share in SHARES[domain.feedback].items()
+        ]
+        return self._calibrated(domain, requests, largest_head=order)
+
+    def _largest_head(self, domain: Domain) -> int:
+        if self.head is not None and not 1 <= self.head <= domain.n_items:
+            refuse("head", got=repr(self.head), needed=f"1 to {domain.n_items} items", try_="leaving it out")
+        return min(domain.n_items, LARGEST_HEAD) if self.head is None else self.head
+
+    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
+        post = self._post_binary if ratings.domain.feedback == "binary" else self._post_ratings
+        self.moments_ = post(ratings, engine, billboard)
+        return self._model(ratings.domain, billboard)
+
+    def _post_ratings(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Moments:
+        domain = ratings.domain
+        assert domain.rating_range is not None
+        low, high = domain.rating_range
+        spread = high - low
+        public: dict[str, Any] = {"n_items": domain.n_items, "center": (low + high) / 2, "item_bias": np.zeros(domain.n_items)}
+        means = ItemMeans(SUM_BOUND * spread, 0.0, COUNT_WEIGHT)
+        posted, std = self._posts(means, ratings, engine, billboard, public)
+        unit = SUM_BOUND * spread
+        sums, counts = unit * posted["item_means"][0], posted["item_means"][1] / COUNT_WEIGHT
+        stds = {"item_sums": unit * std["item_means"], "item_counts": std["item_means"] / COUNT_WEIGHT}
+        public["item_bias"] = item_effects(sums, counts, stds["item_sums"], PRIOR_STD * spread)
+        public |= self._head(domain, counts, stds["item_counts"])
+        bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * spread
+        posted, std = self._posts(RatingMoments(bound, self.offset_reg), ratings, engine, billboard, public)
+        arrays = {"item_sums": sums, "item_counts": counts, "item_bias": public["item_bias"], "head": public["head"], **posted}
+        settings = {"center": public["center"], "rating_range": [low, high], "offset_reg": self.offset_reg}
+        return Moments("ratings", arrays, {**stds, **std}, settings)
+
+    def _post_binary(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Moments:
+        domain = ratings.domain
+        public: dict[str, Any] = {"n_items": domain.n_items}
+        counts, stds = self._posts(ItemMeans(None, 0.0), ratings, engine, billboard, public)
+        public |= self._head(domain, counts["item_counts"], stds["item_counts"])
+        public["head_weights"] = np.maximum(counts["item_counts"][public["head"]], 1.0) ** -WEIGHT_POWER
+        posted, std = self._posts(RowMoments(), ratings, engine, billboard, public)
+        arrays = {**counts, "head": public["head"], "head_weights": public["head_weights"], **posted}
+        return Moments("binary", arrays, {**stds, **std}, {})
+
+    def _posts(
+        self, sweep: Sweep, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
+    ) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
+        """One pass: everything that it sums, posted, and how much noise each post holds."""
+        sums, _ = engine.sweep(sweep, ratings, public=public)
+        std = {statistic.name: billboard.noise_std(statistic) for statistic in sweep.statistics(public)}
+        return {name: billboard.post(unreleased) for name, unreleased in sums.items()}, std
+
+    def _head(self, domain: Domain, counts: NDArray[np.float64], std: float) -> dict[str, Any]:
+        """The items with the highest posted counts: ``head`` of them, or those clear of the noise."""
+        size = self.head
+        if size is None:
+            clear = int(np.sum(counts >= CLEAR_OF_NOISE[domain.feedback] * std))
+            size = min(max(clear, SMALLEST_HEAD), self._largest_head(domain))
+        head = np.sort(np.argsort(-counts, kind="stable")[:size])
+        slots = np.full(domain.n_items, -1, np.int32)
+        slots[head] = np.arange(len(head), dtype=np.int32)
+        return {"head": head, "slots": slots}
+
+    # Free of charge --------------------------------------------------------------------------------------------------
+    def _model(self, domain: Domain, billboard: Billboard) -> Model:
+        rule, arrays, settings = model_of(self.moments_, domain.n_items, self.rank, self.reg)
+        return Model(type(self).__name__, rule, arrays, settings, domain, billboard.ledger)
+
+    def refit(self, *, rank: int | None = None, reg: float | None = None) -> DPMoments:
+        """Another model on the posted moments: no data is touched and nothing is spent."""
+        model = self._fitted()
+        self.rank = self.rank if rank is None else rank
+        self.reg = self.reg if reg is None else reg
+        rule, arrays, settings = model_of(self.moments_, model.domain.n_items, self.rank, self.reg)
+        self.model_ = Model(model.method, rule, arrays, settings, model.domain, model.ledger)
+        return self
