@@ -1,22 +1,64 @@
-"""Public room: low-rank models under differential privacy, the public names."""
+"""Public room: low-rank models under differential privacy, the public names.
 
-from lowkey import privacy
-from lowkey.data.domain import Domain
-from lowkey.data.ratings import Ratings
-from lowkey.engines.local import LocalEngine
-from lowkey.methods.bias import Bias, DPBias, Popularity
-from lowkey.privacy import Billboard, Guarantee, Ledger, Plan
+A name is loaded when it is first used: `lowkey --help` need not wait for a compiler and two accountants.
+"""
 
-__all__ = [
-    "Bias",
-    "Billboard",
-    "DPBias",
-    "Domain",
-    "Guarantee",
-    "Ledger",
-    "LocalEngine",
-    "Plan",
-    "Popularity",
-    "Ratings",
-    "privacy",
-]
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the table below
+    from lowkey import data, evaluation, privacy
+    from lowkey.data.domain import Domain
+    from lowkey.data.ratings import Ratings
+    from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
+    from lowkey.engines.local import LocalEngine
+    from lowkey.methods.bias import Bias, DPBias, Popularity
+    from lowkey.methods.catalogue import PrivateCatalogue
+    from lowkey.methods.frank_wolfe import DPFrankWolfe, FrankWolfe
+    from lowkey.methods.svd import DPSVD
+    from lowkey.model import Model
+    from lowkey.privacy.billboard import Billboard
+    from lowkey.privacy.guarantee import Guarantee
+    from lowkey.privacy.ledger import Ledger
+    from lowkey.privacy.plan import Plan
+    from lowkey.release import load, verify
+
+HOMES = {
+    "lowkey.data.domain": ("Domain",),
+    "lowkey.data.ratings": ("Ratings",),
+    "lowkey.data.readers": ("from_frame", "read_catalogue", "read_ratings", "read_uncatalogued"),
+    "lowkey.engines.local": ("LocalEngine",),
+    "lowkey.methods.bias": ("Bias", "DPBias", "Popularity"),
+    "lowkey.methods.catalogue": ("PrivateCatalogue",),
+    "lowkey.methods.frank_wolfe": ("DPFrankWolfe", "FrankWolfe"),
+    "lowkey.methods.svd": ("DPSVD",),
+    "lowkey.model": ("Model",),
+    "lowkey.privacy.billboard": ("Billboard",),
+    "lowkey.privacy.guarantee": ("Guarantee",),
+    "lowkey.privacy.ledger": ("Ledger",),
+    "lowkey.privacy.plan": ("Plan",),
+    "lowkey.release": ("load", "verify"),
+}
+MODULES = ("data", "evaluation", "privacy")
+_HOME = {name: module for module, names in HOMES.items() for name in names}
+
+__version__ = version("lowkey")
+__all__ = sorted([*_HOME, *MODULES])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in MODULES:
+        value = import_module(f"lowkey.{name}")
+    else:
+        raise AttributeError(f"lowkey has no {name!r}; it has {', '.join(__all__)}")
+    globals()[name] = value  # the next look-up is an ordinary one
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

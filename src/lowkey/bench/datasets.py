@@ -5,6 +5,7 @@ Real data is read from a local folder (``LOWKEY_DATA``) and never fetched. Which
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import scipy.sparse
 
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
+from lowkey.data.synthetic import lookalike_ml10m, planted_low_rank, taste
 
 from lowkey.errors import refuse
 from lowkey.evaluation.splits import Split, hold_out_users, split_ratings
@@ -81,10 +83,34 @@ def _domain(n_items: int, feedback: str, expected_users: int) -> Domain:
     return Domain(n_items, limits, feedback, expected_users)
 
 
+def made_up(seed: int, n_users: int = 100_000, n_items: int = 2_000) -> Split:
+    """The taste generator: half-star ratings by made-up people with made-up tastes."""
+    return hold_out_users(taste(n_users, n_items, seed=seed).ratings(), 2000, FOLD_IN, seed)
+
+
+def look_alike(seed: int) -> Split:
+    """The MovieLens-10M look-alike: 70k users, 8k items, 7.2 M half-star ratings; a tenth of the ratings held out."""
+    return split_ratings(lookalike_ml10m(seed).ratings(), 0.1, seed)
+
+
+def planted(seed: int, n_users: int) -> Split:
+    """The synthetic setting of the DPALS paper (Figure 4): rank 5, 1000 items, p = 20 ln(n)/1000, standard deviation 1."""
+    density = 20.0 * math.log(n_users) / 1000.0
+    data = planted_low_rank(n_users, 1000, 5, density=density, seed=seed)
+    csr = data.csr
+    csr.data /= csr.data.std()  # about 1/sqrt(5) before, so that entries reach sqrt(5) = 2.24
+    domain = Domain(1000, (-2.5, 2.5), expected_users=n_users)
+    return split_ratings(Ratings.from_csr(csr, domain), 0.1, seed)
+
+
 DATASETS: dict[str, Callable[[int], Split]] = {
     "jester": jester,
     "ml-1m": ml_1m,
     "ml-1m-binary": lambda seed: ml_1m(seed, "binary"),
     "ml-1m-x12-top400": lambda seed: ml_1m_resampled(seed, 12, top=400),
     "ml-1m-x20-binary": lambda seed: ml_1m_resampled(seed, 20, "binary"),
+    "taste": made_up,
+    "look-alike": look_alike,
+    "planted-20k": lambda seed: planted(seed, 20_000),
+    "planted-50k": lambda seed: planted(seed, 50_000),
 }

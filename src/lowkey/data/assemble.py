@@ -18,6 +18,7 @@ from lowkey.errors import refuse
 
 DUPLICATES = ("error", "last", "mean", "sum")
 _ERROR, _LAST, _MEAN, _SUM = range(4)
+SHORT_ROW = 40
 
 Ints32 = npt.NDArray[np.int32]
 Ints64 = npt.NDArray[np.int64]
@@ -35,14 +36,13 @@ def check_values(values: Floats32, scale: Scale, what: str) -> None:
     The check is against the range rounded to float32 (a stored 0.1f is a 0.1), and what lies that one step
     outside is moved in, so that float64(value) is inside the range for sure: sensitivities rely on it.
     """
-    trouble = _check_finite(values)
-    if trouble:
-        refuse(what, got="ratings that are missing or not finite", needed="a number everywhere", try_="dropping those rows")
+    if not _all_finite(values):
+        refuse(what, got="ratings that are not finite numbers", needed="a number everywhere", try_="dropping those rows")
     if scale.rating_range is None:
         return
     low, high = scale.rating_range
     low32, high32 = scale.float32_bounds()
-    if _check_range(values, np.float32(low), np.float32(high), low32, high32):
+    if not _all_in_range(values, np.float32(low), np.float32(high), low32, high32):
         refuse(
             what,
             got="ratings outside the range",
@@ -87,24 +87,24 @@ def _compiled(function: Any) -> Any:
 
 
 @_compiled
-def _check_finite(values):  # pyright: ignore
-    for value in values:
+def _all_finite(values):  # pyright: ignore
+    for value in values:  # noqa: SIM110 (numba compiles loops, not generators)
         if not np.isfinite(value):
-            return True
-    return False
+            return False
+    return True
 
 
 @_compiled
-def _check_range(values, low_rounded, high_rounded, low, high):  # pyright: ignore
+def _all_in_range(values, low_rounded, high_rounded, low, high):  # pyright: ignore
     for at in range(values.size):
         value = values[at]
         if value < low_rounded or value > high_rounded:
-            return True
+            return False
         if value < low:
             values[at] = low
         elif value > high:
             values[at] = high
-    return False
+    return True
 
 
 @_compiled
@@ -115,7 +115,9 @@ def _group(users, items, values, n_users, weighted):  # pyright: ignore
             offsets[users[row] + 1] += 1
     for user in range(n_users):
         offsets[user + 1] += offsets[user]
-    free = offsets[:-1].copy()  # the next free place of each user
+    free = np.empty(n_users, np.int64)  # the next free place of each user
+    for user in range(n_users):
+        free[user] = offsets[user]
     out_items = np.empty(offsets[-1], np.int32)
     out_values = np.empty(offsets[-1] if weighted else 0, np.float32)
     for row in range(users.size):
@@ -129,59 +131,108 @@ def _group(users, items, values, n_users, weighted):  # pyright: ignore
 
 
 @_compiled
+def _sort_row(items, values, spare_items, spare_values, weighted):  # pyright: ignore
+    """Sort a row by item, keeping the order of equal items: insertion for short rows, else radix by bytes."""
+    size = items.size
+    if size <= SHORT_ROW:
+        for at in range(1, size):
+            item = items[at]
+            value = values[at] if weighted else np.float32(0)
+            to = at
+            while to > 0 and items[to - 1] > item:
+                items[to] = items[to - 1]
+                if weighted:
+                    values[to] = values[to - 1]
+                to -= 1
+            items[to] = item
+            if weighted:
+                values[to] = value
+        return
+    # plain loops throughout: array assignments would take numba seconds to compile
+    highest = np.int32(0)
+    for item in items:
+        highest = max(highest, item)
+    starts = np.empty(257, np.int64)
+    shift = 0
+    while (highest >> shift) > 0:
+        for byte in range(257):
+            starts[byte] = 0
+        for at in range(size):
+            starts[((items[at] >> shift) & 255) + 1] += 1
+        for byte in range(255):
+            starts[byte + 1] += starts[byte]
+        for at in range(size):
+            byte = (items[at] >> shift) & 255
+            to = starts[byte]
+            starts[byte] += 1
+            spare_items[to] = items[at]
+            if weighted:
+                spare_values[to] = values[at]
+        for at in range(size):
+            items[at] = spare_items[at]
+            if weighted:
+                values[at] = spare_values[at]
+        shift += 8
+
+
+@_compiled
+def _merge_row(items, values, start, stop, written, policy, weighted):  # pyright: ignore
+    """Write a sorted row from `written` on, each item once. Returns the end, or -1 if a repeat is an error."""
+    at = start
+    while at < stop:
+        item = items[at]
+        total = np.float64(0)
+        times = 0
+        last = np.float32(0)
+        while at < stop and items[at] == item:
+            if weighted:
+                last = values[at]
+                total += last
+            times += 1
+            at += 1
+        if times > 1 and policy == _ERROR:
+            return np.int64(-1)
+        items[written] = item
+        if weighted:
+            if policy == _MEAN:
+                values[written] = total / times
+            elif policy == _SUM:
+                values[written] = total
+            else:
+                values[written] = last
+        written += 1
+    return written
+
+
+@_compiled
+def _rises(items):  # pyright: ignore
+    for at in range(1, items.size):  # noqa: SIM110
+        if items[at] <= items[at - 1]:
+            return False
+    return True
+
+
+@_compiled
 def _tidy(offsets, items, values, policy, weighted):  # pyright: ignore
-    """Returns the new number of entries, or -1 for a duplicate that is an error."""
+    """Returns the new number of entries, or -1 for a repeat that is an error."""
     longest = 0
     for user in range(offsets.size - 1):
         longest = max(longest, offsets[user + 1] - offsets[user])
-    order = np.empty(longest, np.int64)  # item and place in one number, so that sorting is stable
-    row_values = np.empty(longest if weighted else 0, np.float32)
+    spare_items = np.empty(longest, np.int32)
+    spare_values = np.empty(longest if weighted else 0, np.float32)
     written = np.int64(0)
     start = offsets[0]
     for user in range(offsets.size - 1):
         stop = offsets[user + 1]
-        size = stop - start
-        rising = True
-        for at in range(start + 1, stop):
-            if items[at] <= items[at - 1]:
-                rising = False
-                break
-        if not rising:
-            for at in range(size):
-                order[at] = (np.int64(items[start + at]) << 32) | at
-                if weighted:
-                    row_values[at] = values[start + at]
-            order[:size].sort()
-            for at in range(size):
-                items[start + at] = np.int32(order[at] >> 32)
-                if weighted:
-                    values[start + at] = row_values[order[at] & 0xFFFFFFFF]
-        if rising and written == start:  # nothing to move: the usual case of a clean, sorted file
+        row = items[start:stop]
+        if not _rises(row):
+            _sort_row(row, values[start:stop], spare_items, spare_values, weighted)
+        if written == start and _rises(row):  # nothing to move: the usual case
             written = stop
         else:
-            at = start
-            while at < stop:
-                item = items[at]
-                total = np.float64(0)
-                times = 0
-                last = np.float32(0)
-                while at < stop and items[at] == item:
-                    if weighted:
-                        last = values[at]
-                        total += last
-                    times += 1
-                    at += 1
-                if times > 1 and policy == _ERROR:
-                    return np.int64(-1)
-                items[written] = item
-                if weighted:
-                    if policy == _MEAN:
-                        values[written] = total / times
-                    elif policy == _SUM:
-                        values[written] = total
-                    else:
-                        values[written] = last
-                written += 1
+            written = _merge_row(items, values, start, stop, written, policy, weighted)
+            if written < 0:
+                return written
         offsets[user + 1] = written
         start = stop
     return written

@@ -11,20 +11,15 @@ from typing import Any, NoReturn, Self
 
 from lowkey.errors import ClosedError
 
-_LOOKING_IN = (
-    # length, truth and membership: each is (or tells) an exact count or one user's row
-    "__len__ __length_hint__ __bool__ __contains__ __iter__ __next__ __reversed__ __getitem__ __setitem__ __delitem__ "
-    # arrays and tables
-    "__array__ __array_ufunc__ __array_function__ __dataframe__ __arrow_c_array__ __arrow_c_stream__ __buffer__ "
-    # arithmetic and conversion
-    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __floordiv__ __rfloordiv__ "
-    "__mod__ __rmod__ __pow__ __rpow__ __matmul__ __rmatmul__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ "
-    "__neg__ __pos__ __abs__ __invert__ __int__ __float__ __complex__ __index__ __round__ "
-    # order
-    "__lt__ __le__ __gt__ __ge__ "
-    # pickling
-    "__reduce__ __reduce_ex__ __getstate__ __setstate__"
-).split()
+_LOOKING_IN = {
+    "its size or a part of it": "len length_hint bool contains iter next reversed getitem setitem delitem",
+    "an array or a table": "array array_ufunc array_function dataframe arrow_c_array arrow_c_stream buffer",
+    "arithmetic": (
+        "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand or ror "
+        "xor rxor neg pos abs invert int float complex index round lt le gt ge"
+    ),
+    "a pickle": "reduce reduce_ex getstate setstate",
+}
 
 
 class Closed:
@@ -45,18 +40,19 @@ class Closed:
         return self
 
 
-def _refusal(name: str) -> Any:
+def _refusal(name: str, of_what: str) -> Any:
     def refused(self: Closed, *args: object, **kwargs: object) -> NoReturn:
         raise ClosedError(
             what=f"{type(self).__name__} is closed",
-            got=f"{name}, which would show people's rows",
-            needed="no look inside",
-            try_="fitting an estimator on it: what may be known comes out through a billboard",
+            got=f"a request for {of_what} ({name})",
+            needed="no look at people's rows",
+            try_="fitting an estimator on it; what may be known comes out through a billboard",
         )
 
     refused.__name__ = name
     return refused
 
 
-for _name in _LOOKING_IN:
-    setattr(Closed, _name, _refusal(_name))
+for _of_what, _names in _LOOKING_IN.items():
+    for _name in _names.split():
+        setattr(Closed, f"__{_name}__", _refusal(f"__{_name}__", _of_what))

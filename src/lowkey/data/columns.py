@@ -5,6 +5,9 @@ order of their ids, so the rows do not depend on the order of the input. Columns
 keeps the peak of memory near the size of the result.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow.compute makes its functions when it is imported)
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -62,9 +65,7 @@ def names_for(scale: Scale, user: str, item: str, rating: str | None) -> ColumnN
     return ColumnNames(user, item, rating)
 
 
-def to_ratings(
-    table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str
-) -> Ratings:
+def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str) -> Ratings:
     """`table` maps the names to Arrow columns; it is emptied on the way."""
     _check_columns(table, names)
     values = _read_values(table, names, domain.scale, duplicates)
@@ -90,9 +91,7 @@ def to_ratings(
     return Ratings(domain, *rows, user_keys(user_ids))
 
 
-def to_uncatalogued(
-    table: dict[str, Any], names: ColumnNames, scale: Scale, duplicates: str
-) -> UncataloguedRatings:
+def to_uncatalogued(table: dict[str, Any], names: ColumnNames, scale: Scale, duplicates: str) -> UncataloguedRatings:
     """As `to_ratings`, for a catalogue that is private: every item that occurs gets a code."""
     _check_columns(table, names)
     values = _read_values(table, names, scale, duplicates)

@@ -4,6 +4,9 @@ A fact of a domain is given by the caller and never read off the data: which ite
 the kind of feedback, how many users to expect. What was inferred from the rows would be private.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow.compute makes its functions when it is imported)
+
 from __future__ import annotations
 
 import math
@@ -130,6 +133,8 @@ class Domain:
 
         Ids of another kind than the catalogue's are compared by their text: "17" finds 17.
         """
+        if hasattr(ids, "__len__") and len(ids) == 0:  # an empty history has ids of no kind
+            return np.empty(0, np.int32)
         array = id_array(ids, "item ids")
         wanted, catalogue = comparable(array, self._item_ids)
         found = pc.index_in(wanted, value_set=catalogue)
@@ -139,7 +144,12 @@ class Domain:
         """The caller's ids at these catalogue positions, as a NumPy array (of str objects for text ids)."""
         where = np.asarray(positions)
         if where.size and (where.min() < 0 or where.max() >= self.n_items):
-            refuse("item positions", got="a position outside the catalogue", needed=f"0..{self.n_items - 1}", try_="positions that positions(ids) returned, without the -1")
+            refuse(
+                "item positions",
+                got="a position outside the catalogue",
+                needed=f"0..{self.n_items - 1}",
+                try_="positions that positions(ids) returned, without the -1",
+            )
         flat = self._item_ids.take(pa.array(where.ravel().astype(np.int64))).to_numpy(zero_copy_only=False)
         return flat.reshape(where.shape)
 
@@ -166,7 +176,9 @@ class Domain:
             facts["expected_users"],
         )
         if domain.n_items != facts["n_items"]:
-            refuse("items", got=f"{domain.n_items} ids", needed=f"{facts['n_items']} ids", try_="the catalogue they came with")
+            refuse(
+                "items", got=f"{domain.n_items} ids", needed=f"{facts['n_items']} ids", try_="the catalogue they came with"
+            )
         return domain
 
     def __eq__(self, other: object) -> bool:

@@ -4,10 +4,12 @@ Columns are named, never guessed. Formats without a header have the names their 
 columns come as Arrow dictionaries: each distinct id is held once, however long.
 """
 
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow.compute makes its functions when it is imported)
+
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,8 +79,8 @@ def format_of(path: Path, format: str | None) -> str:
     for ending, known in _ENDINGS.items():
         if name.endswith(ending):
             return known
-    refuse(
-        "format",
+    raise InputError(
+        what="format",
         got=f"a file name that does not tell, {path.name!r}",
         needed=" | ".join(FORMATS),
         try_="format='csv'",
@@ -92,7 +94,7 @@ def read_columns(path: Path, format: str, names: ColumnNames, item_kind: pa.Data
     return _read_text(path, TEXT_FORMATS[format], names, item_kind)
 
 
-def check_present(asked: Iterable[str], existing: list[str], *, sure_header: bool) -> None:
+def check_present(asked: list[str], existing: list[str], *, sure_header: bool) -> None:
     """Refuse missing columns, with a list of those there are.
 
     In a file without a header the "names" are somebody's row. So text files and frames get the list only if one of
@@ -104,16 +106,12 @@ def check_present(asked: Iterable[str], existing: list[str], *, sure_header: boo
         refuse("columns", got=f"{twice[0]!r} more than once", needed="each name once", try_="renaming one")
     if not missing:
         return
-    listed = ", ".join(repr(name) for name in existing)
-    safe_to_list = sure_header or len(missing) < len(list(asked))
-    refuse(
-        "columns",
-        got=f"no {', no '.join(repr(name) for name in missing)} among {listed}"
-        if safe_to_list
-        else "none of the names asked for",
-        needed="the names as the file has them",
-        try_="one of those" if safe_to_list else "a look at the first line: the file may have no header or another delimiter",
-    )
+    needed = "the names as the data has them"
+    if sure_header or len(missing) < len(asked):
+        listed = ", ".join(repr(name) for name in existing)
+        refuse("columns", got=f"no {missing[0]!r} among {listed}", needed=needed, try_="one of those")
+    look = "a look at the first line: there may be no header, or another delimiter"
+    refuse("columns", got="none of the names asked for", needed=needed, try_=look)
 
 
 def _read_parquet(path: Path, names: ColumnNames) -> dict[str, Any]:
@@ -171,9 +169,7 @@ def _parse_text(path: Path, layout: TextFormat, types: dict[str, pa.DataType]) -
     return pyarrow.csv.read_csv(
         path,
         read_options=pyarrow.csv.ReadOptions(column_names=columns),
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter=layout.delimiter, quote_char='"' if layout.quotes else False
-        ),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter, quote_char='"' if layout.quotes else False),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),

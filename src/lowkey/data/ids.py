@@ -99,7 +99,10 @@ def _to_arrow(ids: Any) -> pa.Array:
     else:
         if isinstance(ids, np.ndarray) and ids.ndim != 1:
             raise ValueError
-        array = pa.array(ids)
+        try:
+            array = pa.array(ids)
+        except OverflowError:  # Arrow takes Python's integers for int64
+            array = pa.array(ids, pa.uint64())
     if pa.types.is_dictionary(array.type):
         array = pc.cast(array, array.type.value_type)
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

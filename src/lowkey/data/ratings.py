@@ -198,7 +198,7 @@ def _check_shape(csr: Any, domain: Domain) -> None:
             needed=f"{domain.n_items}, one per item of the domain",
             try_="the transpose, if items are in rows, or the domain these columns belong to",
         )
-    if not (np.issubdtype(csr.dtype, np.number) or csr.dtype == np.bool_) or np.issubdtype(csr.dtype, np.complexfloating):
+    if csr.dtype.kind not in "fiub":
         refuse("CSR matrix", got="entries that are not real numbers", needed="numbers", try_="matrix.astype('float32')")
 
 

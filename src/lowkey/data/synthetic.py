@@ -107,7 +107,8 @@ def taste(
     if feedback == "binary":
         csr.data[:] = 1.0
     names = film_names(crowd.groups)
-    return Synthetic(csr, _facts(names, feedback, n_users), {"genres": [list(GENRES)[g] for g in crowd.groups], **_truth(crowd)})
+    truth = {"genres": [list(GENRES)[genre] for genre in crowd.groups], **_truth(crowd)}
+    return Synthetic(csr, _facts(names, feedback, n_users), truth)
 
 
 def write_taste(
@@ -148,11 +149,12 @@ def lookalike_ml10m(seed: int = 0) -> Synthetic:
     """A stand-in for MovieLens 10M: 70,000 users, 8,000 items, about 7.2 million half-star ratings.
 
     Planted: rating = 3.5 + user bias (std 0.40) + item bias (std 0.45) + p.q + noise, where p and q have rank 12 and
-    the sum of products has std 0.44, noise std 0.75, then rounded to half stars and cut to 0.5..5. Which items a
+    the sum of products has std 0.445, noise std 0.745, then rounded to half stars and cut to 0.5..5. Which items a
     user rates depends on popularity alone (top 20 % of items: 84 % of the ratings), not on taste.
-    `truth` as for `taste`, without genres.
+    Measured with seed 0 on a random tenth held out: bias model 0.830, ALS of rank 12 with biases (reg 8) 0.765, the
+    truth itself 0.719. `truth` as for `taste`, without genres.
     """
-    rank, n_items, taste_std = 12, 8_000, 0.44
+    rank, n_items, taste_std = 12, 8_000, 0.445
     rng = np.random.default_rng([seed, 10])
     crowd = Crowd(
         seed=seed,
@@ -164,7 +166,7 @@ def lookalike_ml10m(seed: int = 0) -> Synthetic:
         item_bias=(0.45 * rng.standard_normal(n_items)).astype(np.float32),
         mean=3.5,
         user_bias_std=0.40,
-        noise_std=0.75,
+        noise_std=0.745,
         tilt=0.0,
     )
     return Synthetic(_as_csr(crowd, n_items), _facts(n_items, "ratings", crowd.n_users), _truth(crowd))
@@ -191,9 +193,9 @@ def _film_crowd(n_users: int, n_items: int, ratings_per_user: float, seed: int) 
         groups=genres,
         item_factors=item_factors,
         item_bias=item_bias.astype(np.float32),
-        mean=3.3,
+        mean=3.05,
         user_bias_std=0.40,
-        noise_std=0.70,
+        noise_std=0.75,
         tilt=0.7,
     )
 

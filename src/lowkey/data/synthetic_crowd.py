@@ -8,6 +8,7 @@ with odds = popularity, tilted towards the groups the user likes; a rating is me
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -46,14 +47,16 @@ class Crowd:
         starts = np.searchsorted(self.groups[members], np.arange(int(self.groups.max()) + 2)).astype(np.int64)
         bias, factors, counts = self.traits(first, last)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        running = np.concatenate([np.cumsum(self.popularity[members[a:b]]) for a, b in zip(starts, starts[1:], strict=False)])
+        running = np.concatenate([np.cumsum(self.popularity[members[a:b]]) for a, b in itertools.pairwise(starts)])
         items, ratings = _draw(
             np.uint64(self.seed), first, offsets, members, starts, running, self.popularity, self.groups,
             self.item_factors, self.item_bias, self.mean + bias, factors, self.noise_std, self.tilt,
         )  # fmt: skip
         return offsets, items, ratings
 
-    def traits(self, first: int, last: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def traits(
+        self, first: int, last: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Bias, factors and number of ratings of the users `first` to `last` (excluded)."""
         n_items, rank = self.item_factors.shape
         median = activity_median(self.ratings_per_user, n_items)
@@ -97,7 +100,7 @@ def popularity_by_rank(n_items: int, ratings_per_user: float) -> npt.NDArray[np.
     return _zipf(np.arange(n_items) + 0.5, n_items, low)
 
 
-def _zipf(ranks: npt.NDArray[np.float64], n_items: int, exponent: float) -> npt.NDArray[np.float64]:
+def _zipf(ranks: npt.NDArray[Any], n_items: int, exponent: float) -> npt.NDArray[np.float64]:
     odds = (ranks + 1 + 0.01 * n_items) ** -exponent
     return odds / odds[0]
 

@@ -19,10 +19,16 @@ from lowkey.privacy.sums import Unreleased
 class LocalState:
     """What the users keep between passes, one entry per block: closed, and never released."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_block_users", "_parts")
 
-    def __init__(self, parts: list[Any]) -> None:
-        self._parts = parts
+    def __init__(self, parts: list[Any], block_users: int) -> None:
+        self._parts, self._block_users = parts, block_users
+
+    def of_block(self, i: int, block_users: int) -> Any:
+        if block_users != self._block_users:
+            # Blocks of another size would hand users the state of others.
+            raise TypeError("passes that share local state need the same block size: give their sums the same peak_units")
+        return self._parts[i]
 
     def __repr__(self) -> str:
         return "LocalState(closed)"
@@ -58,13 +64,14 @@ class LocalEngine(Engine):
         statistics = sweep.statistics(public)
         sums = {s.name: np.zeros(s.shape, np.int64) for s in statistics}
         parts: list[Any] = []
+        users = block_users(statistics, self.block_size)
         before = get_num_threads()
         set_num_threads(self.n_jobs)
         try:
             # One BLAS thread each: the kernels' own loops use the cores.
             with threadpool_limits(limits=1, user_api="blas"):
-                for i, block in enumerate(data.blocks(block_users(statistics, self.block_size))):
-                    parts.append(sweep.run(block, local._parts[i] if local else None, public, sums))
+                for i, block in enumerate(data.blocks(users)):
+                    parts.append(sweep.run(block, local.of_block(i, users) if local else None, public, sums))
         finally:
             set_num_threads(before)
-        return {s.name: Unreleased(s, sums[s.name]) for s in statistics}, LocalState(parts)
+        return {s.name: Unreleased(s, sums[s.name]) for s in statistics}, LocalState(parts, users)

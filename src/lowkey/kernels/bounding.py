@@ -12,6 +12,8 @@ from numba import njit
 
 from lowkey.privacy.grid import HAIR
 
+MOST_UNITS = 2.0**62
+
 
 @njit(cache=True, nogil=True, inline="always")
 def shrink_factor(squared_norm, bound):
@@ -24,5 +26,9 @@ def shrink_factor(squared_norm, bound):
 
 @njit(cache=True, nogil=True, inline="always")
 def to_units(value, step):
-    """Whole grid units, towards zero: the size of every coordinate, and so the norm, can only fall."""
-    return np.int64(math.trunc(value / step))
+    """Whole grid units, towards zero: the size of every coordinate, and so the norm, can only fall.
+
+    What overflowed on the way (infinite, or no number at all) counts as nothing: as an integer it would be -2^63.
+    """
+    units = value / step
+    return np.int64(math.trunc(units)) if abs(units) < MOST_UNITS else np.int64(0)

@@ -10,9 +10,8 @@ here asks which one it is. dp_accounting's PLDAccountant (0.6.0) does not share 
 under REPLACE_ONE, refuses Laplace there and randomized response elsewhere, and prices a self-composed randomized
 response as if it ran once. So events are taken apart here and composed as dp_accounting's loss distributions.
 
-Paper: Balle and Wang 2018 (arXiv:1805.06530) equation 6 and Dong, Roth and Su 2019 (arXiv:1905.02383) for the Gaussian;
-Chien et al. 2021 (DPALS) appendix A for ``rdp_epsilon``; Gopi et al. 2020 (arXiv:2002.09745), the weighted Gaussian,
-for the selection of items. Deviates: nowhere.
+Paper: Balle and Wang 2018 (arXiv:1805.06530) equation 6; Dong, Roth and Su 2019 (arXiv:1905.02383); for ``rdp_epsilon``
+DPALS (Chien et al. 2021) appendix A; for selection the weighted Gaussian of Gopi et al. 2020. Deviates: nowhere.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
 from dp_accounting import dp_event  # pyright: ignore[reportMissingTypeStubs]
@@ -35,11 +33,11 @@ from scipy.special import erfcx, log_ndtr, ndtri  # pyright: ignore[reportMissin
 from lowkey.errors import refuse
 from lowkey.privacy.sums import Adjacency
 
-Event: TypeAlias = "dp_event.DpEvent | float"  # a float is the epsilon of a pure mechanism
+Event = dp_event.DpEvent | float  # a float is the epsilon of a pure mechanism
 
 SIDES = {"add-remove": 1, "replace-one": 2}  # whose items a selection can betray
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
-PLD_POINTS = 50_000  # on the axis of losses, at least
+PLD_POINTS = 20_000  # on the axis of losses, at least
 PLD_MAX_LOSS = 600.0  # e^loss must stay far from overflow
 
 
@@ -52,20 +50,16 @@ def total_mu(mus: Iterable[float]) -> float:
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The smallest delta for which mu-GDP is (epsilon, delta)-DP; never below the true value."""
     mu, epsilon = _checked("mu", mu), _checked("epsilon", epsilon)
-    if mu in (0.0, math.inf):
-        return 0.0 if mu == 0.0 else 1.0
-    if epsilon == math.inf:
+    if mu == 0.0 or epsilon == math.inf:
         return 0.0
-    return min(1.0, _up(math.exp(min(0.0, _log_delta(mu, epsilon)))))
+    return 1.0 if mu == math.inf else min(1.0, _up(math.exp(min(0.0, _log_delta(mu, epsilon)))))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon for which mu-GDP is (epsilon, delta)-DP; never below the true value."""
     mu, delta = _checked("mu", mu), _checked("delta", delta, below=1.0)
-    if mu == 0.0:
-        return 0.0
-    if mu == math.inf or delta == 0.0:
-        return math.inf
+    if mu in (0.0, math.inf) or delta == 0.0:
+        return 0.0 if mu == 0.0 else math.inf
     target = math.log(delta)
     if _log_delta(mu, 0.0) <= target:
         return 0.0
@@ -76,10 +70,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP is (epsilon, delta)-DP; never above the true value.
-
-    It stays 1e-10 inside, so that ``gaussian_epsilon(gaussian_mu(epsilon, delta), delta) <= epsilon`` to the last bit.
-    """
+    """The largest mu for which mu-GDP is (epsilon, delta)-DP; never above the true value."""
     epsilon, delta = _checked("epsilon", epsilon), _checked("delta", delta, below=1.0)
     if epsilon == math.inf or delta == 0.0:
         return math.inf if epsilon == math.inf else 0.0
@@ -87,7 +78,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     above = 2.0 * epsilon / (math.sqrt(2.0 * epsilon - 2.0 * target) + math.sqrt(-2.0 * target)) + delta
     while _log_delta(above, epsilon) <= target:
         above *= 2.0
-    return _bisect(lambda mu: _log_delta(mu, epsilon) <= target, 0.0, above) * (1.0 - 1e-10)
+    inside = 1.0 - 1e-10  # so that gaussian_epsilon(gaussian_mu(epsilon, delta), delta) <= epsilon, to the last bit
+    return _bisect(lambda mu: _log_delta(mu, epsilon) <= target, 0.0, above) * inside
 
 
 def rdp_epsilon(rho_squared: float, delta: float) -> float:
@@ -107,7 +99,7 @@ def composed_epsilon(mu: float, events: Sequence[Event], delta: float) -> float:
     """
     gaussian, pure = _merged(mu, events)
     delta = _checked("delta", delta, below=1.0)
-    most = _sum(_pure_epsilon(event) for event in pure.elements())
+    most = _sum([_pure_epsilon(event) for event in pure.elements()])
     added = _sum([gaussian_epsilon(gaussian, delta), most])
     rounding = 2e-13 * (1 + pure.total())  # of the FFTs, in the worst case
     if not pure or not 0.0 < added < PLD_MAX_LOSS or delta < 10.0 * rounding:
@@ -119,7 +111,7 @@ def composed_epsilon(mu: float, events: Sequence[Event], delta: float) -> float:
         whole = whole.compose(_distribution(event, interval).self_compose(count))
     if gaussian > 0.0:
         whole = whole.compose(pld.from_gaussian_mechanism(1.0 / gaussian, value_discretization_interval=interval))
-    return _distribution_epsilon(whole, delta - rounding, added)
+    return min(added, float(whole.get_epsilon_for_delta(delta - rounding)) * (1.0 + 1e-9))
 
 
 def calibrated_scale(mu: float, events: Sequence[Event], epsilon: float, delta: float) -> float:
@@ -127,20 +119,18 @@ def calibrated_scale(mu: float, events: Sequence[Event], epsilon: float, delta: 
     if not 0.0 < mu < math.inf:
         refuse("mu", got=repr(mu), needed="a finite number above 0", try_="total_mu of the releases to be scaled")
     largest = gaussian_mu(epsilon, delta) / mu * (1.0 - 1e-15)
-    spent = composed_epsilon(0.0, events, delta)
+    least = 1e-6 * largest
+    spent = composed_epsilon(least * mu, events, delta)
     if spent > epsilon:
         refuse("epsilon", got=repr(epsilon), needed=f"at least the {spent:.6g} of the events", try_="noisier events")
-
-    def fits(scale: float) -> bool:
-        return composed_epsilon(scale * mu, events, delta) <= epsilon
-
-    return largest if fits(largest) else _bisect(fits, 0.0, largest, tolerance=1e-4)
+    fits: Callable[[float], bool] = lambda scale: composed_epsilon(scale * mu, events, delta) <= epsilon
+    return largest if fits(largest) else _bisect(fits, least, largest, tolerance=1e-4)
 
 
 def second_opinion(mu: float, events: Sequence[Event], delta: float) -> float:
     """An upper bound on the same epsilon by another road, from dp_accounting alone, to hold against what was booked.
 
-    Gaussians only: their discretised loss distribution, within 1e-6 of the closed form up to mu = 200. Otherwise the
+    Gaussians only: their discretised loss distribution, within 1e-5 of the closed form up to mu = 200. Otherwise the
     Rényi accountant; and for pure events alone also the sum of the epsilons read off their loss distributions.
     """
     gaussian, pure = _merged(mu, events)
@@ -148,18 +138,20 @@ def second_opinion(mu: float, events: Sequence[Event], delta: float) -> float:
     largest = max(map(_pure_epsilon, pure), default=0.0)
     if math.inf in (gaussian, largest):
         return math.inf
+    # This accountant takes Gaussian and Laplace events as they are, whatever the relation.
     accountant = RdpAccountant(list(1.0 + np.geomspace(0.011, 1e6, 400)), NeighboringRelation.REPLACE_ONE)
     if gaussian > 0.0:
         accountant.compose(dp_event.GaussianDpEvent(1.0 / gaussian))
     for event, count in pure.items():
         accountant.compose(event if isinstance(event, dp_event.DpEvent) else _dominating(event), count)
     opinions = [float(accountant.get_epsilon(delta))]
-    if not pure and 0.0 < gaussian <= 200.0:
+    if not pure and 0.0 < gaussian <= 200.0:  # not by get_epsilon_for_delta, which is coarse where e^loss overflows
         single = pld.from_gaussian_mechanism(1.0 / gaussian, value_discretization_interval=gaussian * 1e-3)
-        opinions.append(_distribution_epsilon(single, delta, opinions[0]))
+        holds: Callable[[float], bool] = lambda epsilon: float(single.get_delta_for_epsilon(epsilon)) <= delta
+        opinions.append(0.0 if holds(0.0) else _bisect(holds, opinions[0], 0.0, tolerance=1e-8))
     if gaussian == 0.0 and largest < PLD_MAX_LOSS:
-        singles = [(_distribution(event, _pure_epsilon(event) / 2.0**13), count) for event, count in pure.items()]
-        opinions.append(sum(count * float(single.get_epsilon_for_delta(0.0)) for single, count in singles))
+        singles = [(_distribution(event, _pure_epsilon(event) / 2.0**13, False), n) for event, n in pure.items()]
+        opinions.append(sum(n * float(single.get_epsilon_for_delta(0.0)) for single, n in singles))
     return min(opinions)
 
 
@@ -200,8 +192,6 @@ def _log_delta(mu: float, epsilon: float) -> float:
     R(t) = Phi(-t)/phi(t), since e^epsilon phi(b) = phi(a). Where the two nearly cancel, R(a) - R(b) is instead the
     integral of -R'(t) = 1 - t R(t) over [a, b]. The second summand of ``rounding`` is the error of a itself.
     """
-    if mu == 0.0:
-        return -math.inf
     a, b = epsilon / mu - mu / 2.0, epsilon / mu + mu / 2.0
     if a > 40.0:  # below the smallest positive float
         return -a * a / 2.0
@@ -268,25 +258,13 @@ def _dominating(epsilon: float) -> dp_event.DpEvent:
     return dp_event.RandomizedResponseDpEvent(2.0 / (1.0 + math.exp(epsilon)), 2)
 
 
-def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
+def _distribution(event: Event, interval: float, connect_dots: bool = True) -> pld.PrivacyLossDistribution:
     """The pessimistic loss distribution of one pure event; of a bare epsilon, the one that dominates all."""
-    if isinstance(event, dp_event.LaplaceDpEvent):
-        return pld.from_laplace_mechanism(event.noise_multiplier, value_discretization_interval=interval)
+    if isinstance(event, dp_event.LaplaceDpEvent):  # without dots it is looser, and has no stray mass at infinity
+        return pld.from_laplace_mechanism(event.noise_multiplier, 1.0, True, interval, 1.0, connect_dots)
     if isinstance(event, dp_event.RandomizedResponseDpEvent):
-        p, n = event.noise_parameter, event.num_buckets
-        return pld.from_randomized_response(p, n, value_discretization_interval=interval)
+        return pld.from_randomized_response(event.noise_parameter, event.num_buckets, True, interval)
     return pld.from_privacy_parameters(common.DifferentialPrivacyParameters(_pure_epsilon(event), 0.0), interval)
-
-
-def _distribution_epsilon(distribution: pld.PrivacyLossDistribution, delta: float, above: float) -> float:
-    """Epsilon at ``delta``, or ``above`` if that is less. Through delta(epsilon), which is stable at large losses."""
-
-    def holds(epsilon: float) -> bool:
-        return float(distribution.get_delta_for_epsilon(epsilon)) <= delta
-
-    if not 0.0 < above < math.inf or not holds(above):
-        return above
-    return 0.0 if holds(0.0) else _bisect(holds, above, 0.0, tolerance=1e-9)
 
 
 def _selection(noise_std: float, max_items: int, adjacency: Adjacency) -> tuple[NDArray[np.float64], int]:
@@ -301,15 +279,12 @@ def _selection(noise_std: float, max_items: int, adjacency: Adjacency) -> tuple[
 
 def _inverse(value: float) -> float:
     """1 / value, rounded up."""
-    if not 0.0 < _checked("noise", value) < math.inf:
-        return math.inf if value == 0.0 else 0.0
-    inverse = 1.0 / value
-    return inverse if inverse == math.inf or Fraction(inverse) * Fraction(value) >= 1 else _up(inverse)
+    inverse = math.inf if _checked("noise", value) == 0.0 else 1.0 / value
+    return inverse if inverse in (0.0, math.inf) or Fraction(inverse) * Fraction(value) >= 1 else _up(inverse)
 
 
-def _sum(values: Iterable[float]) -> float:
+def _sum(terms: list[float]) -> float:
     """The exact sum, rounded up: one pure epsilon alone stays what it is."""
-    terms = list(values)
     total = math.fsum(terms)
     return total if total == math.inf or math.fsum([*terms, -total]) <= 0.0 else _up(total)
 

@@ -40,11 +40,10 @@ class Guarantee:
             return "NOT PRIVATE: the noise came from a test seed."
         if math.isinf(self.epsilon):
             return "NOT PRIVATE: no epsilon holds for every data set."
-        odds = math.exp(self.epsilon)
-        share = odds / (1.0 + odds)
+        wrong = (1.0 - self.delta) / (1.0 + math.exp(min(self.epsilon, 700.0)))  # of the best guess, at least
         return (
             f"Whoever sees the release and knows that it was made either with or without one {self.unit}'s data can "
-            f"guess which with at most {100.0 * (share + self.delta / (1.0 + odds)):.1f} % success (50 % is a coin toss)."
+            f"guess which with at most {100.0 * (1.0 - wrong):.1f} % success (50 % is a coin toss)."
         )
 
     def __str__(self) -> str:

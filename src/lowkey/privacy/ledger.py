@@ -124,7 +124,7 @@ class Ledger:
         if self.total is None:
             return
         epsilon, delta = self.total
-        if self.price(delta, more).epsilon > epsilon * (1.0 + 1e-9):
+        if self.price(delta, more).epsilon > epsilon:
             spent = self.price(delta).epsilon
             raise BudgetError(
                 what="the budget of these people is used up",
@@ -153,11 +153,17 @@ class Ledger:
                     written += os.pwrite(file, data[written:], self._end + written)
                 os.fsync(file)
                 self._write_head(record)
-            except BaseException:
+            except OSError:  # not for an interrupt: if the head is written already, the line must stay
                 os.ftruncate(file, self._end)
                 raise
             finally:
                 os.close(file)
+            if record["seq"] == 0:  # the names of new files are on disk only when their folder is
+                folder = os.open(self.path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         except OSError as error:
             raise LedgerError(
                 what=f"the ledger {self.path} can't be written",
@@ -182,6 +188,8 @@ class Ledger:
             return
         if self.path.exists():
             with open(self.path, "rb") as file:
+                if file.seek(0, os.SEEK_END) < self._end:
+                    raise _broken("its end is missing")
                 file.seek(self._end)
                 text = file.read()
             whole = text[: text.rfind(b"\n") + 1]

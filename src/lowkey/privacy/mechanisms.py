@@ -127,14 +127,15 @@ class Laplace(Mechanism):
 
 @dataclass(frozen=True)
 class RandomizedResponse(Mechanism):
-    """Each sign is flipped with probability 1 / (1 + e^per_sign_epsilon). One person changes one sign."""
+    """Each sign is flipped with probability 1 / (1 + e^per_sign_epsilon). One person changes ``signs`` signs at most."""
 
     per_sign_epsilon: float
+    signs: int = 1
     kind: ClassVar[str] = "randomized-response"
 
     @property
     def epsilon(self) -> float:
-        return self.per_sign_epsilon
+        return self.signs * self.per_sign_epsilon
 
     @property
     def flip_probability(self) -> float:
@@ -169,7 +170,8 @@ class ThresholdedGaussian(Gaussian):
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
     ) -> NDArray[np.float64]:
         noisy = super().apply(units, statistic, adjacency, noise)
-        noisy[noisy < self.threshold * statistic.sensitivity.add_remove] = np.nan
+        # Rounding to the grid can lift a sum by half a step.
+        noisy[noisy < self.threshold * statistic.sensitivity.add_remove + statistic.grid.step / 2.0] = np.nan
         return noisy
 
 

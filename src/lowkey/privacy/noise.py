@@ -2,9 +2,10 @@
 
 A Gaussian of standard deviation ``scale`` grid units, rounded by floor(z + 1/2), takes the integer n with probability
 Phi((n + 1/2)/scale) - Phi((n - 1/2)/scale). ``rounded_gaussian`` draws from this law by rejection from a histogram: an
-alias table picks a cell, random bits pick an integer in it, and a comparison accepts. No floating-point number is ever
-rounded to become the noise, so there is no low-order pattern to exploit; what remains is a relative error of each
-probability, bounded in ``log_ratio`` and paid for by the plan. docs/float-safety.md carries the argument.
+alias table picks a cell, random bits pick an integer in it, and a comparison accepts; beyond 4 standard deviations the
+cells are blocks under a geometric envelope. No floating-point number is ever rounded to become the noise, so there is
+no low-order pattern to exploit; what remains is a relative error of each probability, bounded in ``log_ratio`` and paid
+for by the plan. docs/float-safety.md carries the argument.
 """
 # Bodies compiled by numba are untyped for the checker:
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
@@ -13,32 +14,35 @@ probability, bounded in ``log_ratio`` and paid for by the plan. docs/float-safet
 from __future__ import annotations
 
 import math
+import os
 import secrets
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from randomgen import AESCounter
-from scipy.special import log_ndtr
 
-CELLS = 256  # cells on the positive half-line; the rest is the tail, at 4 standard deviations or more
+from lowkey.errors import ClosedError
+
+CELLS = 256  # buckets of the alias table; the last one is the tail
 CELL_BITS = 8
+TAIL = 4.0  # standard deviations: cells further out would be too light for thresholds of 55 bits
+SPARE = 256  # words that one draw may need; it takes more with a probability below 2^-180
 MIN_SCALE = 2.0**13  # below it the expansion in _table loses digits: refine the grid instead
 MAX_SCALE = 2.0**56  # above it a draw could leave the int64 range
 LN2 = math.log(2.0)
 
 
 def log_ratio(draws: int, mu: float) -> float:
-    """How far the log-probability of ``draws`` sampled values can be from the ideal law, with overwhelming probability.
+    """How far the log-probability of ``draws`` sampled values can be from the ideal law, on either of two neighbours.
 
-    A draw inside the histogram is off by at most 2^-48 (alias thresholds, one comparison of 53 bits, one exp); a draw
-    in the tail (fewer than 1 in 10,000) by at most 2^-36. Seen from a neighbour the centre moves by at most mu standard
-    deviations in all, which can push at most 4 mu^2 coordinates by half a standard deviation or more into its tail.
+    A value t standard deviations from its centre is off by at most 2^-45.9 + t^2 2^-48.5: alias thresholds of 55 bits,
+    coins of 53 bits, an exp, and the series in ``_table``. Over all draws the sum of t^2 is below 2 draws + 210 (but
+    for a chance of 1e-30), and seen from a neighbour below twice that plus 2 mu^2. (The last factor: t^4 of the series.)
     """
-    return draws * 2.0**-45 + (64.0 + 4.0 * mu * mu) * 2.0**-36
+    return (2.0 * draws + 128.0 + mu * mu * max(1.0, mu / 64.0) ** 2) * 2.0**-46
 
 
 class NoiseSource:
@@ -47,10 +51,24 @@ class NoiseSource:
     private = True
 
     def __init__(self) -> None:
+        self._rekey()
+
+    def _rekey(self) -> None:
         self._generator = np.random.Generator(_aes(secrets.randbits(128)))
+        self._process = os.getpid()
 
     def words(self, n: int) -> NDArray[np.uint64]:
+        if self.private and self._process != os.getpid():
+            self._rekey()  # a forked child would repeat its parent's noise: two posts' difference would have none
         return self._generator.integers(0, 2**64, n, dtype=np.uint64)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise ClosedError(
+            what="a noise source was to be copied or pickled",
+            got="a copy, which would draw the same noise again",
+            needed="one source, used once",
+            try_="NoiseSource() where it is needed",
+        )
 
     def rounded_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
         """``size`` draws of a Gaussian of standard deviation ``scale``, rounded to integers."""
@@ -60,23 +78,24 @@ class NoiseSource:
         out = np.empty(size, np.int64)
         done = 0
         while done < size:
-            words = self.words(2 * (size - done) + (size - done) // 8 + 64)
-            done = _fill(out, done, words, scale, table.shift, table.threshold, table.alias, table.squeeze)
+            words = self.words(2 * (size - done) + (size - done) // 8 + SPARE + 64)
+            done = _fill(out, done, words, scale, table)
         return out
 
     def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
         """``size`` draws with P(n) proportional to exp(-|n|/scale): exactly epsilon = sensitivity/scale on integers."""
         if not 1.0 <= scale <= MAX_SCALE:
             raise ValueError(f"the noise is {scale:g} grid units wide; it must lie in 1..2^56: choose another grid")
+        shift, stay = _envelope(1.0 / scale)
         out = np.empty(size, np.int64)
         done = 0
         while done < size:
-            done = _fill_laplace(out, done, self.words(4 * (size - done) + 64), scale)
+            done = _fill_laplace(out, done, self.words(8 * (size - done) + SPARE + 64), scale, shift, stay)
         return out
 
     def flips(self, probability: float, size: int) -> NDArray[np.bool_]:
         """Independent biased coins; the probability is rounded up to a multiple of 2^-64, towards more privacy."""
-        return self.words(size) < np.uint64(min(math.ceil(probability * 2.0**64), 2**64 - 1))
+        return self.words(size) < _below(probability)
 
 
 class SeededNoise(NoiseSource):
@@ -102,31 +121,48 @@ def _aes(key: int) -> np.random.BitGenerator:
     return generator
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     shift: int  # a cell is 2^shift integers wide: between 1/64 and 1/32 of a standard deviation
     threshold: NDArray[np.uint64]  # alias method, 55 bits
     alias: NDArray[np.int64]
     squeeze: NDArray[np.uint64]  # accept at once below this, 24 bits
+    tail_start: int  # the first integer of the tail
+    tail_shift: int  # a block of the tail is 2^tail_shift integers wide
+    tail_stay: np.uint64  # a word below it: on to the next block of the tail
 
 
 @lru_cache(maxsize=256)
 def _table(scale: float) -> _Table:
     """Cell c covers n in [c h, (c+1) h). Its weight is h times f at its left edge, where f(n) = scale sqrt(2 pi) P(n)
-    = exp(-t^2/2) (1 + (t^2 - 1)/(24 scale^2) + O(t^4/(1920 scale^4))), t = n/scale: the midpoint rule, with 2^-52 left.
-    Bucket CELLS - 1 is the whole tail n >= (CELLS - 1) h, with weight scale sqrt(2 pi) (1 - Phi((n - 1/2)/scale)).
+    = exp(-t^2/2) (1 + (t^2 - 1)/(24 scale^2) + O(t^4/(1920 scale^4))), t = n/scale: the midpoint rule.
+
+    Bucket CELLS - 1 is the tail n = N + m, m >= 0, where f(n) <= f(N) exp(-m N/scale^2). Its weight is that of the whole
+    envelope, blocks of 2^tail_shift integers under a geometric law, as what the envelope rejects starts all over.
     """
     shift = math.floor(math.log2(scale)) - 5
     h = 1 << shift
+    cells = min(CELLS - 1, math.ceil(TAIL * scale / h))
     t = np.arange(CELLS, dtype=np.longdouble) * np.longdouble(h) / np.longdouble(scale)
     f = np.exp(-t * t / 2) * (1 + (t * t - 1) / (24 * np.longdouble(scale) ** 2))
+    tail_shift, stay = _envelope(cells * h / scale / scale)
     weight = f * h
-    tail_start = ((CELLS - 1) * h - 0.5) / scale
-    weight[-1] = np.longdouble(scale) * np.sqrt(2 * np.longdouble(np.pi)) * np.exp(np.longdouble(log_ndtr(-tail_start)))
+    weight[cells:] = 0
+    weight[-1] = f[cells] * (1 << tail_shift) / -np.expm1(-np.longdouble(cells * h / scale / scale) * (1 << tail_shift))
     threshold, alias = _alias(weight / weight.sum())
     squeeze = np.zeros(CELLS, np.uint64)
     squeeze[:-1] = np.floor(np.float64(f[1:] / f[:-1]) * 2.0**24).astype(np.uint64)
-    return _Table(shift, threshold, alias, squeeze)
+    return _Table(shift, threshold, alias, squeeze, cells * h, tail_shift, stay)
+
+
+def _envelope(rate: float) -> tuple[int, np.uint64]:
+    """exp(-rate n) as steps over blocks of 2^shift integers, rate 2^shift in (1/2, 1]: shift, and the coin of a step."""
+    shift = math.floor(-math.log2(rate))
+    return shift, _below(math.exp(-math.ldexp(rate, shift)))
+
+
+def _below(probability: float) -> np.uint64:
+    """The number that a random word is below with this probability, rounded up."""
+    return np.uint64(min(math.ceil(probability * 2.0**64), 2**64 - 1))
 
 
 def _alias(p: NDArray[np.longdouble]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -166,20 +202,36 @@ def _exponential(words, at):
 
 
 @njit(cache=True, nogil=True)
-def _low_bits(n, word, bits):
-    """Replace the lowest bits, which a double cannot address at this size, by random ones."""
-    return (n >> bits << bits) | np.int64(word & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)))
+def _steps(words, at, stay):
+    """How many words in a row are below ``stay``, a geometric number; and the next free word."""
+    steps = 0
+    while at < len(words) - 4 and words[at] < stay:
+        steps += 1
+        at += 1
+    return steps, at + 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cell_acceptance(offset, edge, scale):
+    """f(edge + offset)/f(edge)."""
+    drop = offset * (2.0 * edge + offset) * (0.5 / (scale * scale))
+    return math.exp(-drop) * (1.0 + drop / (12.0 * scale * scale))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _tail_loss(excess, offset, start, scale):
+    """-ln of f(start + excess)/f(start) over the envelope, which is constant on a block; offset: excess in its block."""
+    variance = scale * scale
+    return (offset * start + 0.5 * excess * excess) / variance - (start + 0.5 * excess) * excess / variance / (12.0 * variance)
 
 
 @njit(cache=True, nogil=True)
-def _fill(out, done, words, scale, shift, threshold, alias, squeeze):
+def _fill(out, done, words, scale, table):
     """Fill ``out`` from position ``done`` while words last; return the new position."""
-    used, size, last = 0, len(out), len(words) - 8
+    used, size, last = 0, len(out), len(words) - SPARE
+    shift, threshold, alias, squeeze = table.shift, table.threshold, table.alias, table.squeeze
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
-    tail_start = (CELLS - 1) * 2.0**shift - 0.5
-    tail_rate = tail_start / scale
-    half_inverse_variance = 0.5 / (scale * scale)
-    coarse = max(0, math.floor(math.log2(scale)) - 44)
+    tail_mask = (np.uint64(1) << np.uint64(table.tail_shift)) - np.uint64(1)
     while done < size and used < last:
         word = words[used]
         position = words[used + 1]
@@ -189,13 +241,13 @@ def _fill(out, done, words, scale, shift, threshold, alias, squeeze):
         other = alias[cell]
         cell = cell if (word >> np.uint64(CELL_BITS + 1)) < threshold[cell] else other
         if cell == CELLS - 1:
-            # Tail: exponential proposal at the slope of the density at its start (Marsaglia 1964).
+            steps, used = _steps(words, used, table.tail_stay)
+            offset = np.int64(position & tail_mask)
+            excess = (steps << table.tail_shift) + offset
+            n = table.tail_start + excess
+            # An exponential in place of a uniform: as exact where next to nothing is accepted.
             exponential, used = _exponential(words, used)
-            excess = exponential / tail_rate
-            uniform = np.float64(words[used] >> np.uint64(11)) * 2.0**-53
-            n = _low_bits(np.int64(math.floor(tail_start + 0.5 + excess * scale)), words[used + 1], coarse)
-            used += 2
-            if uniform >= math.exp(-0.5 * excess * excess):
+            if exponential < _tail_loss(np.float64(excess), np.float64(offset), np.float64(table.tail_start), scale):
                 continue
         else:
             # Position and first 24 acceptance bits share a word when they fit.
@@ -210,9 +262,7 @@ def _fill(out, done, words, scale, shift, threshold, alias, squeeze):
             if level >= squeeze[cell]:
                 uniform = (np.float64(level) + np.float64(words[used] >> np.uint64(11)) * 2.0**-53) * 2.0**-24
                 used += 1
-                drop = np.float64(offset) * (2.0 * np.float64(edge) + np.float64(offset)) * half_inverse_variance
-                correction = 2.0 * drop / (24.0 * scale * scale)
-                if uniform >= math.exp(-drop) * (1.0 + correction):
+                if uniform >= _cell_acceptance(np.float64(offset), np.float64(edge), scale):
                     continue
         out[done] = (n ^ -negative) + negative  # the sign, without a branch
         done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
@@ -220,15 +270,19 @@ def _fill(out, done, words, scale, shift, threshold, alias, squeeze):
 
 
 @njit(cache=True, nogil=True)
-def _fill_laplace(out, done, words, scale):
-    """Two-sided geometric: floor(scale * exponential) is geometric with ratio exp(-1/scale)."""
-    used, size, last = 0, len(out), len(words) - 8
-    coarse = max(0, math.floor(math.log2(scale)) - 44)
+def _fill_laplace(out, done, words, scale, shift, stay):
+    """Two-sided geometric: steps over whole blocks, then an integer within the block, accepted by its own weight."""
+    used, size, last = 0, len(out), len(words) - SPARE
+    mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
     while done < size and used < last:
-        exponential, used = _exponential(words, used)
-        n = _low_bits(np.int64(math.floor(scale * exponential)), words[used], coarse)
-        negative = np.int64(words[used + 1] & np.uint64(1))
-        used += 2
+        position = words[used]
+        uniform = np.float64(words[used + 1] >> np.uint64(11)) * 2.0**-53
+        steps, used = _steps(words, used + 2, stay)
+        negative = np.int64(position >> np.uint64(63))
+        offset = np.int64(position & mask)
+        if uniform >= math.exp(-np.float64(offset) / scale):
+            continue
+        n = (steps << shift) + offset
         out[done] = (n ^ -negative) + negative  # the sign, without a branch
         done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
     return done

@@ -5,34 +5,15 @@ A history is a row of observed (item, value) pairs, in CSR form for many callers
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
 from lowkey.kernels.user_solve import ridge_rows
-
-Arrays = Mapping[str, NDArray[Any]]
-Settings = Mapping[str, Any]
-
-
-class Rule(ABC):
-    """``arrays`` are released item-side arrays, ``settings`` public numbers."""
-
-    def __init__(self, arrays: Arrays, settings: Settings, n_items: int) -> None:
-        self.arrays, self.settings, self.n_items = arrays, settings, n_items
-
-    @abstractmethod
-    def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        """The users' side: one row of factors per history."""
-
-    @abstractmethod
-    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        """(n_rows, n_items) expected ratings or scores."""
-
+from lowkey.linalg.links import link_of
+from lowkey.serving.projection import ProjectionRule
+from lowkey.serving.replay import ReplayRule
+from lowkey.serving.rule import Rule
 
 class FactorRule(Rule):
     """score = center + item_bias + offset + item_factors . user_factors.
@@ -71,14 +52,55 @@ class FactorRule(Rule):
 
 
 class ItemWeightsRule(Rule):
-    """score = (history * input_weights) @ item_weights * output_weights: EASE and its kin."""
+    """On the head, score = (history * input_weights) @ item_weights * output_weights: EASE and its kin.
+
+    Items outside the head come after all of it, ordered by ``tail_scores`` (below zero).
+    """
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        return self.scores(histories)
+        seen = scipy.sparse.csr_array(histories[:, self.arrays["head"]])
+        seen.data = np.asarray(self.arrays["input_weights"], np.float64)[seen.indices]
+        return (seen @ self.arrays["item_weights"]) * self.arrays["output_weights"]
 
     def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        weighted = histories.multiply(self.arrays["input_weights"]).tocsr()
-        return np.asarray(weighted @ self.arrays["item_weights"]) * self.arrays["output_weights"]
+        head = self.transform(histories)
+        scores = head.min(axis=1, initial=0.0)[:, None] + self.arrays["tail_scores"]
+        scores[:, self.arrays["head"]] = head
+        return scores
 
 
-RULES: dict[str, type[Rule]] = {"factors": FactorRule, "item-weights": ItemWeightsRule}
+class SignRule(Rule):
+    """score = h(item_factors . user_factors), the probability of a like; one-bit completion.
+
+    The user's side maximises the likelihood of the user's own signs, with a ridge ``reg``. Each step is a ridge regression
+    that majorises it (the curvature of ln h is at most c): every row descends, and depends on its own entries alone.
+    """
+
+    STEPS = 40  # a fixed number, as stopping when all rows are done would tie them together; they halve each time
+
+    def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
+        link = link_of(self.settings["link"])
+        factors = np.asarray(self.arrays["item_factors"], np.float64)
+        penalty = np.eye(factors.shape[1]) * (self.settings["reg"] / link.most_curvature)
+        signs = np.where(histories.data > self.settings["threshold"], 1.0, -1.0)
+        rows = np.repeat(np.arange(histories.shape[0]), np.diff(histories.indptr))
+        offsets, seen = histories.indptr.astype(np.int64), factors[histories.indices]
+        users = np.zeros((histories.shape[0], factors.shape[1]))
+        for _ in range(self.STEPS):
+            scores = np.einsum("pk,pk->p", users[rows], seen)
+            targets = scores + signs * link.slope(signs * scores) / link.most_curvature
+            users = ridge_rows(offsets, histories.indices, targets, factors, penalty)
+        return users
+
+    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
+        factors = np.asarray(self.arrays["item_factors"], np.float64)
+        return link_of(self.settings["link"]).probability(self.transform(histories) @ factors.T)
+
+
+RULES: dict[str, type[Rule]] = {
+    "factors": FactorRule,
+    "item-weights": ItemWeightsRule,
+    "signs": SignRule,
+    "replay": ReplayRule,
+    "projection": ProjectionRule,
+}

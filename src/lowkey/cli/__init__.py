@@ -1,0 +1,1 @@
+"""Public room: the command line."""

@@ -1,0 +1,123 @@
+"""Public room: the entry point `lowkey`. Every error is one line that says what, got, needed, try, and an exit code.
+
+0: done. 1: a check failed, or a ledger is damaged. 2: bad input. 130: interrupted. Unexpected errors show no message of
+theirs: it could quote somebody's data. LOWKEY_DEBUG=1 shows it, for public data.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from lowkey.errors import LedgerError, LowkeyError, VerifyError
+
+# By name, and loaded by name: some commands belong to the lab, which the public rooms never import.
+COMMANDS = {
+    "demo": "lowkey.evaluation.demo:demo",
+    "release": "lowkey.cli.release:release",
+    "recommend": "lowkey.cli.recommend:recommend",
+    "verify": "lowkey.cli.verify:verify",
+    "explain": "lowkey.cli.verify:explain",
+    "evaluate": "lowkey.evaluation.commands:evaluate",
+    "curve": "lowkey.evaluation.commands:curve",
+    "plan": "lowkey.cli.plan:plan",
+    "export": "lowkey.cli.export:export",
+}
+KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users"
+
+
+def build_app() -> typer.Typer:
+    app = typer.Typer(
+        help="Turn a table of ratings into a recommender that may be published, with a privacy statement that anyone can "
+        "check. Start with: lowkey demo",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+
+    @app.callback(invoke_without_command=True)
+    def options(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+        if version:
+            from lowkey import __version__
+
+            typer.echo(__version__)
+            raise typer.Exit
+
+    for name, place in COMMANDS.items():
+        module, _, function = place.partition(":")
+        app.command(name)(getattr(import_module(module), function))
+    return app
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; returns its exit code."""
+    try:
+        code = build_app()(arguments, standalone_mode=False, prog_name="lowkey")
+        return code if isinstance(code, int) else 0
+    except LowkeyError as error:
+        _complain(_with_options(str(error)))
+        return 1 if isinstance(error, VerifyError | LedgerError) else 2
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted; no release was written")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        return _usage_error(error) or _unexpected(error)
+
+
+def _with_options(text: str) -> str:
+    """Errors speak Python: `duplicates='last'` is `--duplicates last` here."""
+
+    def option(found: re.Match[str]) -> str:
+        value = found["text"] or found["number"]
+        return f"--{found['name'].replace('_', '-')}" + (f" {value}" if value else "")
+
+    return re.sub(rf"\b(?P<name>{KEYWORDS})=(?:'(?P<text>[^']*)'|(?P<number>[\d.e-]*\d))?", option, text)
+
+
+def _usage_error(error: Any) -> int:
+    """Wrong options, as the parser reports them: in one line."""
+    message: Callable[[], str] | None = getattr(error, "format_message", None)
+    if message is None:
+        return 0
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(message())
+        return 2
+    command = context.command_path if context is not None else "lowkey"
+    sentence = " ".join(message().split()).rstrip(".")
+    _complain(f"{sentence}. Try {command} --help.")
+    return 2
+
+
+def _unexpected(error: Exception) -> int:
+    if os.environ.get("LOWKEY_DEBUG"):
+        traceback.print_exception(error)
+        return 1
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(last.filename)}:{last.lineno}"
+    _complain(
+        f"an unexpected {type(error).__name__} at {place}; its message is not shown, as it could quote private data. "
+        "Try LOWKEY_DEBUG=1 on public data, and report it."
+    )
+    return 1
+
+
+def _complain(text: str) -> None:
+    print(f"lowkey: {text}", file=sys.stderr)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""Public room: `lowkey plan`: what each of many releases on the same people may cost."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from lowkey.cli import options as o
+from lowkey.cli.screen import Screen
+from lowkey.errors import refuse
+
+DAYS = {"d": 1.0, "w": 7.0, "m": 365.25 / 12.0, "y": 365.25}
+
+
+def plan(
+    every: Annotated[str | None, typer.Option(help="How often, such as 7d, 2w, 1m.", show_default=False)] = None,
+    span: Annotated[str | None, typer.Option("--for", help="For how long, such as 1y.", show_default=False)] = None,
+    total_epsilon: Annotated[
+        float | None, typer.Option(help="What all releases may cost together.", show_default=False)
+    ] = None,
+    delta: o.Delta = None,
+    expected_users: o.ExpectedUsers = None,
+    as_json: o.Json = False,
+) -> None:
+    """Divide one budget among the releases of a year, or any other time.
+
+    Each release gets the same noise. The costs of releases add up by their squares, not by their epsilons, so each may be
+    larger than total/number.
+
+    Example: lowkey plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6
+    """
+    o.require(
+        "plan",
+        {
+            "--every": every,
+            "--for": span,
+            "--total-epsilon": total_epsilon,
+            "--delta or --expected-users": expected_users if delta is None else delta,
+        },
+        "lowkey plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6",
+    )
+    assert every is not None
+    assert span is not None
+    assert total_epsilon is not None
+    count = int(_days("--for", span) / _days("--every", every) + 1e-9)
+    if not 1 <= count <= 100_000:
+        refuse("--every", got=f"{every} for {span}", needed="1 to 100000 releases", try_="--every 7d --for 1y")
+    screen = Screen(as_json=as_json)
+    with screen.working("Starting"):
+        from lowkey.privacy.accounting import gaussian_epsilon, gaussian_mu
+        from lowkey.privacy.plan import check_epsilon_delta
+
+    chosen = o.delta_for(delta, expected_users) or 0.0
+    check_epsilon_delta(total_epsilon, chosen)
+    mu = gaussian_mu(total_epsilon, chosen)
+    # A little inside: each release also books the resolution of its sampler.
+    each = gaussian_epsilon(mu / count**0.5, chosen) * (1.0 - 1e-4)
+    after = [(k, gaussian_epsilon(mu * (k / count) ** 0.5, chosen)) for k in _milestones(count)]
+    screen.say(f"{count} releases (every {every} for {span}), epsilon = {total_epsilon:g} together at delta = {chosen:g}", "bold")
+    screen.say(f"  each release:  epsilon = {each:.6g}  (mu = {mu / count**0.5:.6g}); total/number would be {total_epsilon / count:.4g}")
+    screen.table("", ["  spent after", "epsilon"], [[f"  {k} release{'s' if k > 1 else ''}", f"{e:.4g}"] for k, e in after])
+    screen.say("  Use the same ledger each time, and it will keep count:")
+    screen.say(f"    lowkey release … --epsilon {each:.6g} --delta {chosen:g} --ledger people.jsonl --total-epsilon {total_epsilon:g}")
+    screen.result({"releases": count, "epsilon_each": each, "delta": chosen, "spent_after": dict(after)})
+
+
+def _days(name: str, text: str) -> float:
+    written = re.fullmatch(r"(\d+(?:\.\d+)?)([dwmy])", text.strip())
+    if not written or float(written[1]) <= 0.0:
+        refuse(name, got=repr(text), needed="a number and d, w, m or y", try_=f"{name} {'7d' if name == '--every' else '1y'}")
+    return float(written[1]) * DAYS[written[2]]
+
+
+def _milestones(count: int) -> list[int]:
+    return sorted({1, *(max(1, round(count * part)) for part in (0.25, 0.5, 0.75)), count})

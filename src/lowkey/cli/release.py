@@ -1,0 +1,167 @@
+"""Public room: `lowkey release`: from a ratings file to a folder that may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lowkey.cli import options as o
+from lowkey.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from lowkey.cli.training import Order
+    from lowkey.privacy.plan import Plan
+
+
+def release(
+    file: o.Ratings,
+    user: o.User = None,
+    item: o.Item = None,
+    rating: o.Rating = None,
+    scale: o.Scale = None,
+    binary: o.Binary = False,
+    items: o.Items = None,
+    items_column: o.ItemsColumn = None,
+    private_catalogue: Annotated[
+        bool, typer.Option("--private-catalogue", help="The items are not public: name only those that many users have.")
+    ] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="How much the release may depend on one user: smaller protects more.", show_default=False)
+    ] = None,
+    delta: o.Delta = None,
+    expected_users: o.ExpectedUsers = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write: new or empty.", show_default=False)] = None,
+    method: o.Method = None,
+    settings: o.Set = None,
+    adjacency: o.Adjacency = "add-remove",
+    ledger: Annotated[
+        Path | None, typer.Option(help="A ledger that all releases on these people share.", show_default=False)
+    ] = None,
+    total_epsilon: Annotated[
+        float | None, typer.Option(help="What all releases on this ledger may cost together.", show_default=False)
+    ] = None,
+    duplicates: o.Duplicates = "error",
+    unknown_items: o.UnknownItems = "error",
+    format: o.Format = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its price, and stop before the data.")] = False,
+    quiet: o.Quiet = False,
+    as_json: o.Json = False,
+) -> None:
+    """Train a private recommender on a ratings file and write a release folder.
+
+    Example: lowkey release ratings.parquet --user user --item item --rating rating --scale 1 5 --items 1..1682
+    --epsilon 1 --delta 1e-6 --out release
+    """
+    o.require(
+        "release",
+        {
+            "--user": user,
+            "--item": item,
+            "--scale or --binary": scale or binary,
+            "--items or --private-catalogue": items or private_catalogue,
+            "--epsilon": epsilon,
+            "--delta or --expected-users": expected_users if delta is None else delta,
+            "--out": out or dry_run,
+        },
+        f"lowkey release {file} {o.EXAMPLE}",
+    )
+    o.check_feedback(scale, binary, rating)
+    o.check_file(file)
+    if items and private_catalogue:
+        o.refuse("--private-catalogue", got="--items too", needed="one of the two", try_="--items if the list is public")
+    screen = Screen(quiet, as_json)
+    with screen.working("Starting"):
+        from lowkey.cli.training import Order
+        from lowkey.release import check_destination
+
+    assert user is not None
+    assert item is not None
+    assert epsilon is not None
+    order = Order(
+        table=o.Table(file, user, item, rating, scale, duplicates, unknown_items, format),
+        epsilon=epsilon,
+        delta=o.delta_for(delta, expected_users) or 0.0,
+        adjacency=adjacency,
+        method=method,
+        parameters=o.parameters(settings),
+        items=o.catalogue(items, items_column or item) if items else None,
+        expected_users=expected_users,
+        ledger=ledger,
+        total_epsilon=total_epsilon,
+    )
+    plans = order.plans()
+    if out is not None:
+        check_destination(out)
+    _show_plans(order, plans, screen)
+    if dry_run:
+        _show_budget(order, plans, screen)
+        fields = {"dry_run": True, "plans": [plan.to_json() for plan in plans], "epsilon": order.epsilon, "delta": order.delta}
+        screen.result(fields)
+        return
+    assert out is not None
+    _train_and_write(order, plans, out, screen)
+
+
+def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen) -> None:
+    from lowkey.cli.training import train
+    from lowkey.release.folder import read_manifest
+    from lowkey.report.attack import describe_attack, statement
+
+    model = train(order, plans, screen)
+    with screen.working("Writing the release"):
+        folder = model.release(out)
+    guarantee = model.guarantee_
+    attack = describe_attack(model.ledger_.spent(), guarantee.mu, guarantee.epsilon, guarantee.delta, guarantee.unit)
+    identity = read_manifest(folder)["id"]
+    screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")
+    screen.say(f"  epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:g}, one {guarantee.unit}, {guarantee.adjacency}")
+    screen.say(f"  {statement(attack, guarantee.unit)}")
+    screen.say(f"  id  {identity}")
+    screen.say(f"  The report for people is {folder}/privacy_report.html. Next:")
+    screen.say(f"    lowkey verify {folder}")
+    screen.say(f"    lowkey recommend {folder} --history mine.csv")
+    screen.result(
+        {
+            "release": str(folder),
+            "id": identity,
+            "method": type(model).__name__,
+            "items": model.model_.domain.n_items,
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "unit": guarantee.unit,
+            "adjacency": guarantee.adjacency,
+            "statement": statement(attack, guarantee.unit),
+        }
+    )
+
+
+def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
+    rows = []
+    for plan in plans:
+        for line in plan.lines:
+            multiplier = getattr(line.mechanism, "noise_multiplier", float("nan"))
+            size = "private" if line.mechanism.kind == "thresholded-gaussian" else f"{line.size:,}"
+            if order.selection and size != "private":
+                size = f"{size} *"
+            rows.append([f"  {plan.method}: {line.name}", str(line.times), size, f"{multiplier:.4g}", f"{plan.price.epsilon:.4g}"])
+    screen.say("The plan, before any data is read:", "bold")
+    screen.table("", ["  release", "posts", "numbers each", "noise/bound", "epsilon alone"], rows)
+    if order.selection:
+        screen.say("  * for 1,000 items; how many will be named is not known before. The noise is the same for any number.")
+    screen.say(f"  together at most epsilon = {order.epsilon:g} at delta = {order.delta:g}")
+    if order.expected_users and order.delta * order.expected_users >= 1.0:
+        screen.say("  warning: delta is not below 1/users, so it allows a release of one user's whole row", "yellow")
+
+
+def _show_budget(order: Order, plans: list[Plan], screen: Screen) -> None:
+    """What the shared ledger has left, if there is one; nothing is written."""
+    if order.ledger is None or not order.ledger.exists():
+        return
+    ledger = order.open_ledger()
+    more = tuple(line for plan in plans for line in plan.lines)
+    delta = ledger.total[1] if ledger.total else order.delta
+    after = ledger.price(delta, more).epsilon
+    limit = f" of {ledger.total[0]:g}" if ledger.total else ""
+    screen.say(f"  on {order.ledger}: {ledger.price(delta).epsilon:.4g} spent, {after:.4g}{limit} with this release")

@@ -1,0 +1,54 @@
+"""Public room: what a command prints. Text and progress for people, or one JSON object for programs, or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+class Screen:
+    """Results go to standard output; progress goes to standard error, and only to a terminal. NO_COLOR is heard."""
+
+    def __init__(self, quiet: bool = False, as_json: bool = False) -> None:
+        self.quiet, self.as_json = quiet, as_json
+        self.out = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
+        self.err = Console(stderr=True, highlight=False, emoji=False)
+
+    def say(self, text: str = "", style: str | None = None) -> None:
+        """A line for people."""
+        if not self.quiet and not self.as_json:
+            self.out.print(text, style=style)
+
+    def result(self, fields: dict[str, Any]) -> None:
+        """The outcome for programs."""
+        if self.as_json:
+            self.out.print(json.dumps(fields, ensure_ascii=False), soft_wrap=True)
+
+    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        if self.quiet or self.as_json:
+            return
+        table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for i, column in enumerate(columns):
+            table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        self.out.print(table)
+
+    @contextmanager
+    def working(self, what: str, total: int | None = None) -> Generator[Any]:
+        """A progress bar, or a spinner where there is nothing to count; yields ``advance``."""
+        if self.quiet or self.as_json:
+            yield lambda: None
+            return
+        bar = [BarColumn(bar_width=24), TextColumn("{task.completed:.0f}/{task.total:.0f}")] if total else []
+        with Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn(), console=self.err
+        ) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda: progress.advance(task)

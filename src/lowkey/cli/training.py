@@ -1,0 +1,118 @@
+"""Public room: from the options of a command to a fitted model: the plan is shown and priced before data are touched."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lowkey.cli.options import Table
+from lowkey.cli.screen import Screen
+from lowkey.data.domain import Domain, Scale
+from lowkey.errors import InputError, LowkeyError, refuse
+from lowkey.methods.base import Recommender
+from lowkey.methods.catalogue import PrivateCatalogue
+from lowkey.methods.registry import default_method, estimator
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.plan import Plan, check_epsilon_delta
+
+NOMINAL_ITEMS = 1000  # of a private catalogue, whose size nobody knows before
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be fitted: all of it public, all of it fixed before the data are read."""
+
+    table: Table
+    epsilon: float
+    delta: float
+    adjacency: str
+    method: str | None
+    parameters: dict[str, Any]
+    items: Any  # ids, or None for a private catalogue
+    expected_users: int | None
+    ledger: Path | None = None
+    total_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        check_epsilon_delta(self.epsilon, self.delta)
+        if self.adjacency not in ("add-remove", "replace-one"):
+            refuse("--adjacency", got=repr(self.adjacency), needed="add-remove or replace-one", try_="leaving it out")
+        if self.total_epsilon is not None and self.ledger is None:
+            refuse("--total-epsilon", got="no --ledger", needed="the ledger of these people", try_="--ledger people.jsonl")
+        if self.total_epsilon is not None and not 0.0 < self.total_epsilon < math.inf:
+            refuse("--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4")
+        Scale(self.table.feedback, self.table.scale)
+
+    @property
+    def selection(self) -> PrivateCatalogue | None:
+        return PrivateCatalogue(self.epsilon, self.delta, self.adjacency) if self.items is None else None
+
+    def domain(self, items: Any = None) -> Domain:
+        ids = self.items if items is None else items
+        return Domain(ids, self.table.scale, self.table.feedback, self.expected_users)
+
+    def build(self, domain: Domain) -> Recommender:
+        """The estimator, with the part of the budget that is its own."""
+        epsilon, delta = self.selection.rest() if self.selection else (self.epsilon, self.delta)
+        kind = estimator(self.method or default_method(domain))
+        names = kind._get_param_names()
+        own = [name for name in names if name not in ("epsilon", "delta", "adjacency")]  # these have options of their own
+        for name in self.parameters:
+            if name not in own:
+                refuse("--set", got=f"{name!r}", needed=f"a parameter of {kind.__name__}: {', '.join(own)}", try_="one of those")
+        if not kind.private:
+            refuse("--method", got="a non-private baseline", needed="a private method", try_="leaving it out")
+        return kind(**{"epsilon": epsilon, "delta": delta, "adjacency": self.adjacency, **self.parameters})
+
+    def plans(self) -> list[Plan]:
+        """Every plan of this order, before any data; for a private catalogue with a nominal number of items."""
+        domain = self.domain(range(NOMINAL_ITEMS) if self.selection else None)
+        try:
+            plan = self.build(domain).plan(domain)
+        except LowkeyError:
+            raise
+        except (TypeError, ValueError, ArithmeticError):  # no data was touched: it is the parameters
+            refuse("--set", got=f"{self.parameters}", needed="values that the method can use", try_="leaving them out")
+        asked = self.selection.rest()[0] if self.selection else self.epsilon
+        guarantee = plan.guarantee()
+        if not guarantee.epsilon <= asked * (1.0 + 1e-9):
+            raise InputError(
+                what=f"{plan.method} with these parameters",
+                got=f"a guarantee of epsilon = {guarantee.epsilon:.4g}",
+                needed=f"at most the {asked:.4g} that was asked for",
+                try_="its sound calibration, or a larger epsilon",
+            )
+        return ([self.selection.plan()] if self.selection else []) + [plan]
+
+    def open_ledger(self) -> Ledger:
+        total = None if self.total_epsilon is None else (self.total_epsilon, self.delta)
+        return Ledger(self.ledger, total=total)
+
+
+class WatchedBillboard(Billboard):
+    """Tells a progress bar of each post. How many there will be is in the plan, hence public."""
+
+    def __init__(self, ledger: Ledger, advance: Any) -> None:
+        super().__init__(ledger)
+        self._advance = advance
+
+    def post(self, unreleased: Any) -> Any:
+        posted = super().post(unreleased)
+        self._advance()
+        return posted
+
+
+def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
+    """Read, select the catalogue if it is private, fit."""
+    with screen.working("Reading the ratings"):
+        rows = order.table.read_uncatalogued() if order.selection else order.table.read(order.domain())
+    total = sum(line.times for plan in plans for line in plan.lines)
+    with screen.working("Adding noise and posting", total) as advance:
+        billboard = WatchedBillboard(order.open_ledger(), advance)
+        if order.selection:
+            ids = order.selection.select(rows, billboard)
+            rows = rows.with_items(ids, expected_users=order.expected_users)
+        return order.build(rows.domain).fit(rows, billboard=billboard)

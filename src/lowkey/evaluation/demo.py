@@ -1,0 +1,125 @@
+"""Lab room: `lowkey demo`: made-up film fans, from their ratings to a checked release, in under a minute."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lowkey.cli.screen import Screen
+from lowkey.errors import refuse
+
+if TYPE_CHECKING:
+    from lowkey.data.synthetic import Synthetic
+    from lowkey.methods.base import Recommender
+
+USERS, FILMS, RATINGS_PER_USER = 20_000, 2_000, 60.0
+EPSILON, DELTA = 1.0, 1e-6
+FOLLOWED = "Space Opera"  # the genre that the demo's visitor likes
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to put the demo's files.")] = Path("lowkey-demo"),
+    seed: Annotated[int, typer.Option(help="Makes another crowd.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Train, compare, release and check a private recommender on made-up data. Takes under a minute.
+
+    Example: lowkey demo
+    """
+    screen = Screen(quiet)
+    with screen.working("Starting (the first time, some code is compiled)"):
+        from lowkey.data.synthetic import taste
+        from lowkey.release import verify
+
+    release = _place(out)
+    with screen.working("Making up film fans"):
+        crowd = taste(USERS, FILMS, RATINGS_PER_USER, seed)
+        _write_files(out, seed, crowd)
+    screen.say(f"{USERS:,} film fans, {FILMS:,} films, {crowd.csr.nnz:,} ratings: all made up, nobody is real.\n")
+    private = _compare(crowd, seed, screen)
+    guarantee = private.guarantee_
+    with screen.working("Writing and checking the release"):
+        private.release(release)
+        checks = verify(release)
+    from lowkey.report.attack import describe_attack, statement
+
+    attack = describe_attack(private.ledger_.spent(), guarantee.mu, guarantee.epsilon, guarantee.delta, guarantee.unit)
+    screen.say(f"The guarantee (epsilon = {guarantee.epsilon:.4g}, delta = {guarantee.delta:g}) in plain words:", "bold")
+    screen.say(f"  {statement(attack, guarantee.unit)}\n")
+    _show_visit(private, out, screen)
+    good = sum(check.ok for check in checks)
+    screen.say(f"The release is in {release}/: {good} of its {len(checks)} claims hold, checked without the data.", "bold")
+    screen.say(f"  read    {release}/privacy_report.html")
+    screen.say(f"  check   lowkey verify {release}")
+    screen.say(f"  use     lowkey recommend {release} --history {out}/mine.csv\n")
+    screen.say("The same for a file of your own; here with the demo's:", "bold")
+    screen.say(
+        f"  lowkey release {out}/ratings.parquet --user user --item item --rating rating --scale 0.5 5 "
+        f"--items {out}/catalogue.txt --epsilon {EPSILON:g} --delta {DELTA:g} --out my-release"
+    )
+    if good < len(checks):
+        raise typer.Exit(1)
+
+
+def _place(out: Path) -> Path:
+    """The demo's folder, cleared of an earlier demo's release and of nothing else."""
+    from lowkey.release.folder import FILES, MANIFEST
+
+    if out.exists() and not out.is_dir():
+        refuse("--out", got=f"{str(out)!r}, which is a file", needed="a folder", try_="another name")
+    release = out / "release"
+    if release.is_dir() and {entry.name for entry in release.iterdir()} <= {*FILES, MANIFEST}:
+        for entry in release.iterdir():
+            entry.unlink()
+    out.mkdir(parents=True, exist_ok=True)
+    return release
+
+
+def _write_files(out: Path, seed: int, crowd: Synthetic) -> None:
+    """The same crowd as files: its ratings, its catalogue, and the history of a visitor."""
+    from lowkey.data.synthetic import write_taste
+
+    write_taste(out / "ratings.parquet", USERS, FILMS, RATINGS_PER_USER, seed)
+    films = crowd.facts["items"]
+    (out / "catalogue.txt").write_text("\n".join(films) + "\n", "utf-8")
+    liked = [film for film in films if film.startswith(FOLLOWED)][:6]
+    others = [film for film in films if film.startswith("Western")][:3]
+    with open(out / "mine.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["item", "rating"])
+        writer.writerows([[film, 5.0] for film in liked] + [[film, 1.5] for film in others])
+
+
+def _compare(crowd: Synthetic, seed: int, screen: Screen) -> Recommender:
+    """Fit the private method and its baselines without a tenth of the users, and measure them on these."""
+    from lowkey.evaluation.commands import show_figures
+    from lowkey.evaluation.protocol import evaluate
+    from lowkey.evaluation.splits import hold_out_users
+    from lowkey.methods.registry import BASELINES, default_method, estimator
+
+    ratings = crowd.ratings()
+    split = hold_out_users(ratings, 0.1, seed=seed)
+    private: Any = estimator(default_method(ratings.domain))
+    contestants = {f"private ({private.__name__}, epsilon {EPSILON:g})": private(epsilon=EPSILON, delta=DELTA)}
+    contestants |= {f"not private ({name})": estimator(name)() for name in BASELINES}
+    figures = {}
+    with screen.working("Fitting and measuring", len(contestants)) as advance:
+        for name, model in contestants.items():
+            figures[name] = evaluate(model.fit(split.train), split.histories, split.held_out)
+            advance()
+    show_figures(screen, f"On {split.held_out.shape[0]:,} fans whom no model has seen", figures)
+    screen.say()
+    return next(iter(contestants.values()))
+
+
+def _show_visit(private: Recommender, out: Path, screen: Screen) -> None:
+    from lowkey.cli.recommend import read_history
+
+    ids, scores = private.recommend(read_history(out / "mine.csv", "item", "rating"), n=5)
+    screen.say(f"For a visitor who likes {FOLLOWED} and not Westerns ({out}/mine.csv), computed from their history alone:")
+    for film, score in zip(ids, scores, strict=True):
+        screen.say(f"  {score:.2f}  {film}")
+    screen.say()

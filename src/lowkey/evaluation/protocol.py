@@ -1,0 +1,57 @@
+"""Lab room: one model against held-out ratings. The numbers come from single users' data and are not private."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from lowkey.errors import refuse
+from lowkey.evaluation.metrics import coverage, mae, ndcg_at_k, recall_at_k, rmse
+from lowkey.linalg.topn import top_n
+
+CHUNK_NUMBERS = 1 << 23  # scores held at a time: 64 MB
+
+
+def evaluate(model: Any, histories: Any, held_out: Any, k: int = 20, relevant_from: float | None = None) -> dict[str, float]:
+    """RMSE and MAE (where the model predicts ratings), Recall@k, NDCG@k and coverage, by name.
+
+    ``model`` is a fitted estimator or a loaded release. Relevant are the held-out items, or those of them rated
+    ``relevant_from`` or more; items of the history are never recommended. NOT PRIVATE: for public data only.
+    """
+    model = getattr(model, "model_", model)
+    n_items = model.domain.n_items
+    if histories.shape != held_out.shape or histories.shape[1] != n_items:
+        refuse("histories", got="other rows or columns than held_out", needed="one row per user in both", try_="a Split")
+    if not 1 <= k <= n_items:
+        refuse("k", got=f"{k}", needed=f"1 to {n_items}, the size of the catalogue", try_="k=10")
+    held_out = scipy.sparse.csr_array(held_out)
+    relevant = held_out if relevant_from is None else _at_least(held_out, relevant_from)
+    predicted = np.empty(held_out.nnz)
+    lists = np.full((held_out.shape[0], k), -1, np.int64)
+    step = max(1, CHUNK_NUMBERS // n_items)
+    for low in range(0, held_out.shape[0], step):
+        rows = slice(low, min(low + step, held_out.shape[0]))
+        history = histories[rows]
+        scores = model.predict(history)
+        entries = slice(held_out.indptr[rows.start], held_out.indptr[rows.stop])
+        owner = np.repeat(np.arange(rows.stop - rows.start), np.diff(held_out.indptr[rows.start : rows.stop + 1]))
+        predicted[entries] = scores[owner, held_out.indices[entries]]
+        positions, best = top_n(scores, k, scipy.sparse.csr_array(history))
+        lists[rows] = np.where(np.isfinite(best), positions, -1)  # -inf: a seen item that filled up a short list
+    figures: dict[str, float] = {}
+    if model.settings.get("rating_range") is not None and held_out.nnz:  # otherwise scores are no ratings
+        figures = {"rmse": rmse(predicted, held_out.data), "mae": mae(predicted, held_out.data)}
+    return {
+        **figures,
+        f"recall@{k}": recall_at_k(lists, relevant),
+        f"ndcg@{k}": ndcg_at_k(lists, relevant),
+        "coverage": coverage(lists, n_items),
+    }
+
+
+def _at_least(rows: Any, threshold: float) -> scipy.sparse.csr_array:
+    chosen = rows.data >= threshold
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    return scipy.sparse.csr_array((rows.data[chosen], rows.indices[chosen], before[rows.indptr]), shape=rows.shape)

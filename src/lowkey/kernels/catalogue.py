@@ -1,0 +1,82 @@
+"""Kernel room: the users' half of selecting a catalogue that is not public: how many users hold each item, weighted.
+
+Paper: Gopi et al. 2020 (arXiv:2002.09745), the weighted Gaussian. Deviates: a user with more than ``max_items`` items
+counts with a keyed choice of them, not with the first ones.
+"""
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lowkey.data.ids import user_keys
+from lowkey.data.uncatalogued import UncataloguedRatings
+from lowkey.errors import refuse
+from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.privacy.grid import Grid
+from lowkey.privacy.sums import Sensitivity, Statistic, UnreleasedHistogram
+
+BITS = 26
+BLOCK_USERS = 1 << 15
+
+
+def holders_statistic(max_catalogue: int) -> Statistic:
+    """What is summed, without its private number of keys.
+
+    A user with m items adds w = 1/sqrt(min(m, max_items)) to at most max_items of them: a non-negative vector of norm
+    at most 1. Which ones are taken depends on the user's key and on the items' ids alone. An item's *code* would not do
+    as the key of an item: it is a rank among all items that occur, so one user who leaves would shift it for all others.
+    """
+    return Statistic(
+        "catalogue", (max_catalogue,), Grid.for_bound(1.0, BITS), Sensitivity.of_acute_vectors(1.0), 1 << BITS
+    )
+
+
+def count_holders(rows: UncataloguedRatings, max_items: int, max_catalogue: int) -> UnreleasedHistogram:
+    """The weighted number of users who hold each item, closed together with the items' ids."""
+    statistic = holders_statistic(max_catalogue)
+    if rows.n_codes > max_catalogue:
+        refuse(
+            "a private catalogue",
+            got="more different items than its public cap",
+            needed=f"at most {max_catalogue}",
+            try_="a larger max_catalogue",
+        )
+    ids = rows._open_ids()  # pyright: ignore[reportPrivateUsage]  # closed again below, together with the sums
+    item_keys = user_keys(ids)
+    units = np.zeros(rows.n_codes, np.int64)
+    for block in rows.blocks(BLOCK_USERS):
+        _add_holders(block.offsets, block.items, block.keys, item_keys, max_items, statistic.grid.step, units)
+    keys: NDArray[Any] = np.asarray(ids.to_numpy(zero_copy_only=False))
+    return UnreleasedHistogram(statistic, units, keys)
+
+
+@njit(cache=True, nogil=True)
+def _add_holders(offsets, items, user_keys, item_keys, max_items, step, units):
+    for u in range(len(offsets) - 1):
+        lo, hi = offsets[u], offsets[u + 1]
+        if hi == lo:
+            continue
+        taken = items[lo:hi]
+        if hi - lo > max_items:
+            draws = np.empty(hi - lo, np.uint64)
+            for p in range(lo, hi):
+                draws[p - lo] = _scrambled(user_keys[u] + _scrambled(item_keys[items[p]]))
+            taken = taken[np.argsort(draws)[:max_items]]
+        weight = to_units(shrink_factor(float(len(taken)), 1.0), step)  # 1/sqrt(m), a hair inside
+        for item in taken:
+            units[item] += weight
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _scrambled(number):
+    z = number + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

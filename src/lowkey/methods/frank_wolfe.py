@@ -1,0 +1,259 @@
+"""Public room: private Frank-Wolfe: matrix completion under a nuclear-norm bound, one posted direction per round.
+
+Paper: Jain, Thakkar and Thakurta 2018, Algorithm 1 lines 1-12 (global component). Deviates: noise is symmetric and
+calibrated exactly to what is posted (T - 1 matrices: the paper's first update is void and its last round posts
+nothing); residuals are clipped to ``residual_norm``; the upward bias of the eigenvalue follows the noise that is added;
+for large catalogues a noisy power iteration in place of the Gram matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.data.domain import Domain
+from lowkey.data.ratings import Ratings
+from lowkey.engines.base import Engine
+from lowkey.errors import refuse
+from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct, ResidualSweep
+from lowkey.kernels.sweep import Public
+from lowkey.linalg.leading import energy_margin, leading_eigenpairs, published_energy
+from lowkey.linalg.packed import unpack
+from lowkey.methods.base import Recommender
+from lowkey.methods.published import published_noise, with_published_noise
+from lowkey.methods.row_norm import (
+    default_row_norm,
+    largest_row_norm,
+    need_positive,
+    need_ratings,
+    need_word,
+    rating_spread,
+)
+from lowkey.model import Model
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.plan import Plan, Request
+
+GRAM_ITEMS = 2048  # above, the n_items^2 numbers of a Gram matrix are left alone
+ENERGY_SHARE = 0.1  # of a round's budget, in the power form: one number needs less than a vector
+
+
+class DPFrankWolfe(Recommender):
+    """Least squares over matrices of nuclear norm at most ``nuclear_norm``, in ``n_iter`` rounds.
+
+    A round posts the noisy Gram matrix of the users' residuals (``form="gram"``), or ``power_steps`` noisy products and
+    one noisy eigenvalue (``form="power"``); every user then moves along the leading direction on their own device. The
+    model is the list of posted directions: who has a history replays them.
+
+    All bounds are public. ``row_norm`` (L) bounds a user's centred row; by default a quarter of the rating range times
+    the root of 80 ratings (or of the catalogue, if smaller). ``residual_norm`` bounds what a user shows in a round; by
+    default L. ``nuclear_norm`` is by default what a matrix of that spread has, ``expected_users`` x n_items, when
+    ``NUCLEAR_RANK`` equal directions make it up. ``offset_reg`` damps the user's own mean, which is subtracted locally;
+    None leaves it in. ``step`` is "decreasing", 2/(t + 1), or "constant", the paper's 1/T with T = n_iter + 1.
+    ``noise_schedule`` s gives round t a share of the budget in proportion to t^s. ``calibration="published"`` takes the
+    paper's noise and reports the guarantee that holds for it. ``fold_in="ridge"`` serves users by a ridge regression
+    (``reg``) on the posted directions in place of the replay.
+    """
+
+    NUCLEAR_RANK = 4.0
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        adjacency: str = "add-remove",
+        n_iter: int = 10,
+        nuclear_norm: float | None = None,
+        row_norm: float | None = None,
+        residual_norm: float | None = None,
+        offset_reg: float | None = 5.0,
+        step: str = "decreasing",
+        eigenvalue_bias: str = "noise",
+        noise_schedule: float = 0.0,
+        form: str = "auto",
+        power_steps: int = 3,
+        calibration: str = "exact",
+        fold_in: str = "replay",
+        reg: float = 1.0,
+        init_seed: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.n_iter = n_iter
+        self.nuclear_norm = nuclear_norm
+        self.row_norm = row_norm
+        self.residual_norm = residual_norm
+        self.offset_reg = offset_reg
+        self.step = step
+        self.eigenvalue_bias = eigenvalue_bias
+        self.noise_schedule = noise_schedule
+        self.form = form
+        self.power_steps = power_steps
+        self.calibration = calibration
+        self.fold_in = fold_in
+        self.reg = reg
+        self.init_seed = init_seed
+
+    def plan(self, domain: Domain) -> Plan:
+        self._check(domain)
+        requests: list[Request] = []
+        for t in range(1, self.n_iter + 1):
+            share = float(t) ** self.noise_schedule
+            if self._form(domain) == "gram":
+                size = domain.n_items * (domain.n_items + 1) // 2
+                requests.append(Request(f"residual_gram_{t}", size, share, symmetric=True))
+                continue
+            step_share = share * (1.0 - ENERGY_SHARE) / self.power_steps
+            for s in range(1, self.power_steps + 1):
+                requests.append(Request(f"residual_product_{t}_{s}", domain.n_items, step_share))
+            requests.append(Request(f"residual_energy_{t}", 1, share * ENERGY_SHARE))
+        settings = {"row_norm": self._row_norm(domain), "nuclear_norm": self._nuclear_norm(domain)}
+        plan = self._calibrated(domain, requests, **settings)
+        if self.calibration == "exact":
+            return plan
+        assert self.epsilon is not None
+        facts = {"n_items": domain.n_items}
+        grams = [ResidualGram(*self._bounds(t, domain)).statistics(facts)[0] for t in range(1, self.n_iter + 1)]
+        noise = published_noise(self._row_norm(domain), self.n_iter + 1, self.epsilon, plan.delta)
+        return with_published_noise(plan, grams, noise, self.epsilon)
+
+    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
+        domain, n_items = ratings.domain, ratings.domain.n_items
+        nuclear_norm, limits = self._nuclear_norm(domain), domain.rating_range
+        assert limits is not None
+        public: dict[str, Any] = {"n_items": n_items, "center": sum(limits) / 2.0}
+        public |= {"directions": np.zeros((0, n_items)), "gains": np.zeros(0), "decays": np.zeros(0)}
+        for t in range(1, self.n_iter + 1):
+            direction, energy = self._leading(t, ratings, engine, billboard, public)
+            step = 2.0 / (t + 1.0) if self.step == "decreasing" else 1.0 / (self.n_iter + 1.0)
+            # Nothing stands out of the noise, not even by chance: the round is void.
+            gain, decay = (step * nuclear_norm / math.sqrt(energy), 1.0 - step) if energy > 0.0 else (0.0, 1.0)
+            public["directions"] = np.vstack([public["directions"], direction])
+            public["gains"] = np.append(public["gains"], gain)
+            public["decays"] = np.append(public["decays"], decay)
+        return self._model(domain, billboard, public)
+
+    def _leading(
+        self, t: int, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
+    ) -> tuple[NDArray[np.float64], float]:
+        """The direction of round t and an upper bound on the residuals' energy along it, from posts."""
+        if self._form(ratings.domain) == "power":
+            return self._power(t, ratings, engine, billboard, public)
+        sweep = ResidualGram(*self._bounds(t, ratings.domain))
+        statistic = sweep.statistics(public)[0]
+        sums, _ = engine.sweep(sweep, ratings, public=public)
+        values, vectors = leading_eigenpairs(unpack(billboard.post(sums[statistic.name])), 1)
+        return vectors[:, 0], self._energy(float(values[0]), billboard.noise_std(statistic), sweep, public["n_items"])
+
+    def _power(
+        self, t: int, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
+    ) -> tuple[NDArray[np.float64], float]:
+        bounds = self._bounds(t, ratings.domain)
+        direction = np.random.default_rng([self.init_seed, t]).standard_normal(public["n_items"])
+        for s in range(1, self.power_steps + 1):
+            direction = direction / np.linalg.norm(direction)
+            sums, _ = engine.sweep(ResidualProduct(*bounds, s), ratings, public={**public, "direction": direction})
+            direction = np.asarray(billboard.post(sums[f"residual_product_{t}_{s}"]))
+        direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+        sweep = ResidualEnergy(*bounds)
+        sums, _ = engine.sweep(sweep, ratings, public={**public, "direction": direction})
+        value = float(billboard.post(sums[sweep.name])[0])
+        return direction, self._energy(value, billboard.noise_std(sweep.statistics(public)[0]), sweep, 1)
+
+    def _energy(self, value: float, noise_std: float, sweep: ResidualSweep, order: int) -> float:
+        """The eigenvalue that steps are divided by; 0 where nothing stands out of the noise."""
+        if value <= 0.0:
+            return 0.0
+        if self.eigenvalue_bias == "published":
+            value = published_energy(value, noise_std, order)
+        elif self.eigenvalue_bias == "noise":
+            value += energy_margin(noise_std)
+        return max(value, (sweep.bound * 2.0**-20) ** 2)  # one grid unit's worth at least: gains stay finite
+
+    def _bounds(self, t: int, domain: Domain) -> tuple[int, float, float, float]:
+        """The fields of a ``ResidualSweep``."""
+        row_norm = self._row_norm(domain)
+        residual_norm = row_norm if self.residual_norm is None else self.residual_norm
+        if self.calibration == "published":
+            residual_norm = math.inf  # the paper does not clip residuals: 2L, by the triangle inequality
+        return t, row_norm, residual_norm, math.inf if self.offset_reg is None else self.offset_reg
+
+    def _form(self, domain: Domain) -> str:
+        if self.form == "auto":
+            return "gram" if domain.n_items <= GRAM_ITEMS else "power"
+        return self.form
+
+    def _nuclear_norm(self, domain: Domain) -> float:
+        if self.nuclear_norm is not None:
+            return self.nuclear_norm
+        if domain.expected_users is None:
+            refuse(
+                "nuclear_norm",
+                got="none, and a domain that does not say how many users to expect",
+                needed="one of the two, as a public number",
+                try_="Domain(..., expected_users=...)",
+            )
+        return rating_spread(domain) * math.sqrt(self.NUCLEAR_RANK * domain.expected_users * domain.n_items)
+
+    def _row_norm(self, domain: Domain) -> float:
+        return default_row_norm(domain) if self.row_norm is None else self.row_norm
+
+    def _check(self, domain: Domain) -> None:
+        need_ratings(type(self).__name__, domain)
+        need_word("step", self.step, "decreasing", "constant")
+        need_word("eigenvalue_bias", self.eigenvalue_bias, "noise", "published", "none")
+        need_word("form", self.form, "auto", "gram", "power")
+        need_word("calibration", self.calibration, "exact", "published")
+        need_word("fold_in", self.fold_in, "replay", "ridge")
+        need_positive(nuclear_norm=self.nuclear_norm, row_norm=self.row_norm, residual_norm=self.residual_norm)
+        need_positive(n_iter=self.n_iter, power_steps=self.power_steps)
+        if self.calibration == "published" and self._form(domain) == "power":
+            refuse("calibration", got="'published' with a power iteration", needed="form='gram'", try_="form='gram'")
+
+    def _model(self, domain: Domain, billboard: Billboard, public: Public) -> Model:
+        limits = domain.rating_range
+        assert limits is not None
+        settings: dict[str, Any] = {"center": public["center"], "offset_reg": self.offset_reg, "rating_range": list(limits)}
+        arrays = {"item_factors": np.ascontiguousarray(public["directions"].T)}
+        if self.fold_in == "ridge":
+            arrays["item_bias"] = np.zeros(domain.n_items)
+            return Model(type(self).__name__, "factors", arrays, settings | {"reg": self.reg}, domain, billboard.ledger)
+        arrays |= {"gains": public["gains"], "decays": public["decays"]}
+        settings["row_norm"] = self._row_norm(domain)
+        return Model(type(self).__name__, "replay", arrays, settings, domain, billboard.ledger)
+
+
+class FrankWolfe(DPFrankWolfe):
+    """The non-private baseline of ``DPFrankWolfe``: the same code, without noise and without a guarantee."""
+
+    private = False
+
+    def __init__(
+        self,
+        n_iter: int = 100,
+        nuclear_norm: float | None = None,
+        offset_reg: float | None = 5.0,
+        step: str = "decreasing",
+        form: str = "auto",
+        power_steps: int = 10,
+        fold_in: str = "replay",
+        reg: float = 1.0,
+        init_seed: int = 0,
+    ) -> None:
+        super().__init__(
+            n_iter=n_iter,
+            nuclear_norm=nuclear_norm,
+            offset_reg=offset_reg,
+            step=step,
+            form=form,
+            power_steps=power_steps,
+            fold_in=fold_in,
+            reg=reg,
+            init_seed=init_seed,
+        )
+
+    def _row_norm(self, domain: Domain) -> float:
+        return largest_row_norm(domain)

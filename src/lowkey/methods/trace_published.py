@@ -1,0 +1,78 @@
+"""Public room: trace regression as published, to reproduce the paper's figures; no epsilon holds for every data set.
+
+Paper: Zha 2024, Algorithms 1 and 2; sensitivities of Theorems 1 and 3, or 6 and 7 for ``protect="responses"``.
+Deviates: the core's noise is r x r independent, for the printed symmetric noise leaves its antisymmetric part bare;
+the constants of the theorems, which are not known, are 1; the step is ETA and the number of steps the ceiling of log n.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.data.trace import TraceRecords
+from lowkey.engines.base import Engine
+from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
+from lowkey.linalg.lowrank import FixedRank, tangent_size
+from lowkey.methods.trace_bounds import TraceFacts
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.mechanisms import Gaussian
+from lowkey.privacy.plan import Line, Plan
+
+ETA = 0.5
+CAVEAT = (
+    "Published calibration: the sensitivities hold only under the Gaussian model, with high probability and up to "
+    "unknown constants. For other data sets nothing is promised. Under the model the paper claims (2 epsilon, 2 delta)."
+)
+
+
+def n_steps(n_records: int) -> int:
+    return max(1, math.ceil(math.log(n_records)))
+
+
+def published_plan(facts: TraceFacts, epsilon: float, delta: float, **fields: Any) -> Plan:
+    """The noise of the paper: (epsilon, delta) for the start in three parts, and as much for the steps in equal parts."""
+    (d1, d2), rank, steps = facts.shape, facts.rank, n_steps(facts.n_records)
+    third = Gaussian(math.sqrt(18.0 * math.log(3.0 / delta)) / epsilon)
+    part = Gaussian(steps * math.sqrt(2.0 * math.log(1.25 * steps / delta)) / epsilon)
+    lines = (
+        Line("left_projector", third, d1 * (d1 + 1) // 2, note="upper triangle"),
+        Line("right_projector", third, d2 * (d2 + 1) // 2, note="upper triangle"),
+        Line("core", third, rank * rank),
+        Line("gradient", part, tangent_size(facts.shape, rank), steps, note="in the tangent space"),
+    )
+    return Plan("DPTraceRegression", lines, 2.0 * delta, caveats=(CAVEAT,), sound=False, **fields)
+
+
+def published_path(
+    records: TraceRecords, facts: TraceFacts, sigma_r: float, protect: str, engine: Engine, billboard: Billboard
+) -> list[FixedRank]:
+    n, rank = facts.n_records, facts.rank
+    low, high = facts.whitener.smallest, facts.whitener.largest
+    signal = math.sqrt(high * rank) * facts.max_singular_value if protect == "records" else 0.0
+    of_core = math.sqrt(rank / low) * (signal + facts.error_std) * math.log(n)  # n times Delta^(2)
+    public: dict[str, Any] = {"shape": facts.shape, "whitener": facts.whitener, "scale": of_core}
+    sums, _ = engine.sweep(PublishedProjectors(rank, of_core / sigma_r / n), records, public=public)
+    public["left"] = _leading(billboard.post(sums["left_projector"]), facts.shape[0], rank)
+    public["right"] = _leading(billboard.post(sums["right_projector"]), facts.shape[1], rank)
+    sums, _ = engine.sweep(PublishedCore(of_core), records, public=public)
+    left, values, right = np.linalg.svd(billboard.post(sums["core"]) / n)
+    path = [FixedRank(public["left"] @ left, values, public["right"] @ right.T)]
+    residual = facts.error_std + (sigma_r * math.sqrt(high) if protect == "records" else 0.0)
+    of_gradient = residual * math.sqrt(high * rank * sum(facts.shape) * math.log(n))  # n/eta times Delta_l
+    for _ in range(n_steps(n)):
+        sweep = PublishedGradient("gradient", math.inf, math.inf, of_gradient)
+        sums, _ = engine.sweep(sweep, records, public={"point": path[-1]})
+        path.append(path[-1].moved(ETA / n * billboard.post(sums["gradient"])))
+    return path
+
+
+def _leading(packed: NDArray[np.float64], order: int, rank: int) -> NDArray[np.float64]:
+    """The leading eigenvectors, by size, of a symmetric matrix given by its upper triangle."""
+    matrix = np.zeros((order, order))
+    matrix[np.triu_indices(order)] = packed
+    values, vectors = np.linalg.eigh(matrix, UPLO="U")
+    return vectors[:, np.argsort(-np.abs(values), kind="stable")[:rank]]

@@ -1,0 +1,94 @@
+"""Public room: the arrays of a release in safetensors format, looked at before they are believed.
+
+The format is eight bytes with the length of a JSON header, the header, and the bare numbers. Everything in the header is
+checked against the file's size and the manifest before a single array is allocated. Arrays are stored as the method left
+them (floats or item positions), so that a loaded model predicts the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from lowkey.errors import InputError
+from lowkey.release.folder import MODEL, broken
+
+DTYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
+MAX_HEADER = 1 << 16  # bytes: a release has a handful of arrays
+
+
+def describe(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """What the manifest says of the arrays."""
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    for name, array in arrays.items():
+        if array.dtype not in names or not np.isfinite(array).all():
+            raise InputError(
+                what=f"the model's {name!r}",
+                got=f"numbers of type {array.dtype}, or some that are not finite",
+                needed="finite floats, or item positions",
+                try_="a fit whose factors are finite",
+            )
+    return {name: {"dtype": names[array.dtype], "shape": list(array.shape)} for name, array in arrays.items()}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+
+
+def check_header(path: Path, described: Mapping[str, Any]) -> None:
+    """The header says what the manifest says, and the numbers fill the rest of the file exactly."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > MAX_HEADER or length > size - 8:
+            broken(f"{MODEL} with a header of {length} bytes", f"a safetensors header of at most {MAX_HEADER} bytes")
+        try:
+            header = json.loads(file.read(length))
+            header.pop("__metadata__", None)
+            found = {
+                name: {"dtype": entry["dtype"], "shape": entry["shape"], "at": entry["data_offsets"]}
+                for name, entry in header.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            broken(f"{MODEL} whose header can't be read", "a safetensors file")
+    end = 0
+    if any(type(at) is not int for entry in found.values() for at in _pair(entry["at"])):
+        broken(f"{MODEL} with places that are no numbers", "byte offsets")
+    for name, entry in sorted(found.items(), key=lambda item: item[1]["at"]):
+        if {"dtype": entry["dtype"], "shape": entry["shape"]} != described.get(name):
+            broken(f"{MODEL} with an array that the manifest does not describe", "the arrays of the manifest")
+        if entry["at"] != [end, end + _bytes(entry)]:
+            broken(f"{MODEL} with gaps or overlaps", "arrays that fill the file")
+        end += _bytes(entry)
+    if set(found) != set(described) or end != size - 8 - length:
+        broken(f"{MODEL} with arrays missing or bytes left over", "exactly the arrays of the manifest")
+
+
+def read_arrays(path: Path, n_items: int) -> dict[str, NDArray[Any]]:
+    """The arrays of a file that ``check_header`` has passed: read-only, finite; integers are positions of items."""
+    arrays = safetensors.numpy.load_file(path)
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            broken(f"{MODEL} with numbers in {name!r} that are not finite", "finite numbers")
+        if array.dtype.kind == "i" and array.size and not 0 <= array.min() <= array.max() < n_items:
+            broken(f"{MODEL} with positions in {name!r} outside the catalogue", f"0 to {n_items - 1}")
+        array.flags.writeable = False
+    return arrays
+
+
+def _pair(places: Any) -> list[Any]:
+    return places if isinstance(places, list) and len(places) == 2 else [None]
+
+
+def _bytes(entry: Mapping[str, Any]) -> int:
+    shape, dtype = entry["shape"], entry["dtype"]
+    if dtype not in DTYPES or not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
+        broken(f"{MODEL} with an array of an unknown kind", " or ".join(DTYPES) + " and a plain shape")
+    return math.prod(shape) * DTYPES[dtype].itemsize

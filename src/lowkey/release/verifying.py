@@ -1,0 +1,180 @@
+"""Public room: checks a release folder without the data: one yes or no for every claim that it makes.
+
+It proves that the folder is consistent: that the files are those of the manifest and that the ledger has the stated price.
+It cannot prove that the noise was really drawn; that is the curator's word, and the code is open. Nor who wrote the folder:
+for that, compare its id with the one that the curator published elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lowkey.errors import LowkeyError
+from lowkey.model import Model
+from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.plan import Line
+from lowkey.release.folder import (
+    CARD,
+    FILES,
+    REPORT,
+    REPORT_PAGE,
+    check_files,
+    check_hash,
+    existing_folder,
+    read_manifest,
+)
+from lowkey.release.loading import load, load_arrays, read_domain, read_ledger
+from lowkey.release.writing import check_private, report_text
+from lowkey.report import PrivacyReport, build_report, model_card, report_page
+from lowkey.report.build import accountants
+
+PRIVATE_NAMES = ("user_ids", "n_users", "n_ratings", "noise_seed")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One claim of a release, and whether it holds."""
+
+    claim: str
+    ok: bool
+    detail: str
+
+
+def verify(folder: str | Path, id: str | None = None) -> list[Check]:
+    """Every claim of the folder, checked. ``id`` is the release's id from somewhere else, if you have it."""
+    path = existing_folder(folder)
+    checks: list[Check] = []
+
+    def check(claim: str, test: Callable[[], Any]) -> Any:
+        """Run a test; what it returns is handed on, and its failure is a no."""
+        value, ok, detail = None, True, ""
+        try:
+            value = test()
+            detail = value if isinstance(value, str) else ""
+        except LowkeyError as error:
+            ok, detail = False, f"{error.what}: {error.got}" if error.what != NOT_INTACT else error.got
+        except Exception as error:  # a stranger's folder may be wrong in ways that nobody thought of
+            ok, detail = False, f"can't be read ({type(error).__name__})"
+        checks.append(Check(claim, ok, detail))
+        return value
+
+    manifest = check("The manifest is as it was written", lambda: read_manifest(path))
+    if manifest is None:
+        return checks
+    if id is not None:
+        check("The release has the id that you were given", lambda: _same(manifest["id"], id))
+    check("Exactly the files of a release are there", lambda: check_files(path, manifest))
+    if not checks[-1].ok:
+        return checks
+    for name in FILES:
+        check(f"{name} is as it was written", lambda name=name: check_hash(path, manifest, name))
+    check("The model is plain, finite numbers of the stated shapes", lambda: load_arrays(path, manifest) and None)
+    check("The items are one list of ids", lambda: repr(read_domain(path, manifest)))
+    check("Nothing in the folder is about a single user", lambda: _no_users(manifest))
+    ledger = check("The ledger's chain is unbroken", lambda: read_ledger(path, manifest))
+    if ledger is not None:
+        check("Every post on the ledger was planned", lambda: _planned(ledger))
+        check("The guarantee is finite and its noise private", lambda: _private(ledger))
+        check("Two accountants agree on epsilon", lambda: _agreement(ledger))
+        check("The report says what the ledger says", lambda: _report(path, manifest, ledger))
+    check("The model can be loaded and used", lambda: _usable(path))
+    return checks
+
+
+NOT_INTACT = "this release folder is not intact"
+
+
+def _fail(got: str) -> None:
+    raise LowkeyError(what=NOT_INTACT, got=got, needed="", try_="")
+
+
+def _same(found: str, given: str) -> None:
+    if found != given:
+        _fail(f"its id is {found}")
+
+
+def _no_users(manifest: dict[str, Any]) -> None:
+    named = [name for name in manifest["arrays"] if name.startswith("user")]
+    named += [name for name in manifest["settings"] if name in PRIVATE_NAMES]
+    if named:
+        _fail(f"it names {named[0]!r}")
+
+
+def _planned(ledger: Ledger) -> str:
+    """Each reservation is one of a plan's lines and there are no more of them; noise is a positive number."""
+    allowed: dict[Line, int] = {}
+    for plan in ledger.plans():
+        for line in plan.lines:
+            multiplier = getattr(line.mechanism, "noise_multiplier", 1.0)
+            if not 0.0 < multiplier < math.inf or line.times < 1 or line.size < 1:
+                _fail(f"{line.name!r} has no noise, or is posted no times")
+            one = replace(line, times=1)
+            allowed[one] = allowed.get(one, 0) + line.times
+    posted = ledger.spent()
+    for line in posted:
+        allowed[line] = allowed.get(line, 0) - 1
+        if allowed[line] < 0:
+            _fail(f"{line.name!r} was posted without a plan")
+    committed = {record["reservation"] for record in ledger.records if record["kind"] == "commit"}
+    return f"{len(posted)} posts, {len(committed)} of them completed"
+
+
+def _private(ledger: Ledger) -> str:
+    check_private(Model("release", "factors", {}, {}, None, ledger))  # pyright: ignore[reportArgumentType]
+    guarantee = ledger.guarantee()
+    return f"epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:g}, one {guarantee.unit}, {guarantee.adjacency}"
+
+
+def _agreement(ledger: Ledger) -> str:
+    first, second = accountants(ledger, ledger.guarantee())
+    detail = f"{first.epsilon:.6f} ({first.name}) and {second.epsilon:.6f} ({second.name})"
+    # The second is an upper bound by a coarser road; only for Gaussian posts is it tight.
+    if first.epsilon > second.epsilon * (1.0 + 1e-4) + 1e-6:
+        _fail(f"the first is above the second: {detail}")
+    gaussian = all(line.mechanism.mu > 0.0 for line in ledger.spent())
+    if gaussian and second.epsilon > first.epsilon * (1.0 + 1e-4) + 1e-6:
+        _fail(f"the second is above the first: {detail}")
+    return detail
+
+
+def _report(path: Path, manifest: dict[str, Any], ledger: Ledger) -> str:
+    """Compute the report again. Pages are compared letter by letter if this is the version that wrote them."""
+    stated = PrivacyReport.model_validate(json.loads((path / REPORT).read_text("utf-8")))
+    computed = build_report(manifest, ledger)
+    for name in PrivacyReport.model_fields:
+        if not _close(_plain(getattr(stated, name)), _plain(getattr(computed, name))):
+            _fail(f"{name!r} differs")
+    from lowkey import __version__
+
+    if manifest["lowkey"] != __version__:
+        return f"numbers checked; the pages were made by lowkey {manifest['lowkey']}, this is {__version__}"
+    for name, text in ((REPORT, report_text(stated)), (REPORT_PAGE, report_page(stated)), (CARD, model_card(stated))):
+        if (path / name).read_text("utf-8") != text:
+            _fail(f"{name} says something else")
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=lambda model: model.model_dump()))
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Equal, but for the last digits of a number: libraries of another version may round them differently."""
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_close(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True))
+    return a == b
+
+
+def _usable(path: Path) -> str:
+    model = load(path)
+    ids, _ = model.recommend({} if model.domain.feedback == "ratings" else [], n=1)
+    return f"{model.method}, {model.domain!r}; the best for somebody new is {str(ids[0])[:60]!r}"

@@ -1,0 +1,130 @@
+"""Public room: writes the folder that may be published, complete or not at all."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from lowkey.errors import InputError, VerifyError
+from lowkey.model import Model
+from lowkey.release.folder import (
+    CARD,
+    FILES,
+    FORMAT,
+    ITEMS,
+    LEDGER,
+    MANIFEST,
+    MODEL,
+    REPORT,
+    REPORT_PAGE,
+    canonical,
+    check_destination,
+    file_hash,
+    with_id,
+)
+from lowkey.release.tensors import describe, write_arrays
+from lowkey.report import PrivacyReport, build_report, model_card, report_page
+
+SOFTWARE = ("lowkey", "numpy", "scipy", "numba", "dp-accounting", "randomgen", "safetensors", "pyarrow")
+
+
+def write_release(model: Model, folder: str | Path) -> Path:
+    """Write ``model`` and the proof of its privacy to a new folder, which appears whole or not at all."""
+    check_private(model)
+    path = check_destination(folder)
+    parent = path.absolute().parent
+    parent.mkdir(exist_ok=True)
+    # Beside its destination: a rename within one file system is atomic.
+    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.incomplete-", dir=parent))
+    try:
+        _fill(draft, model)
+        os.chmod(draft, 0o755)
+        _sync(draft)
+        os.rename(draft, path)
+        _sync(parent)
+    except OSError as error:
+        raise InputError(
+            what="the release can't be written",
+            got=error.strerror or type(error).__name__,
+            needed="a disk with room and permission",
+            try_="another place; nothing was left behind",
+        ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # gone already, if all went well
+    return path
+
+
+def check_private(model: Model) -> None:
+    """Refuse what has no guarantee: a non-private baseline, test noise, a method that is sound at no epsilon."""
+    guarantee = model.guarantee
+    reason = ""
+    if any(line.mechanism.kind == "none" for line in model.ledger.spent()):
+        reason = "sums without noise on its ledger (a non-private baseline)"
+    elif not guarantee.noise_is_private:
+        reason = "noise from a test seed"
+    elif not guarantee.epsilon < float("inf"):
+        reason = "a guarantee that holds at no epsilon"
+    elif not model.ledger.spent():
+        reason = "a ledger without a post"
+    if reason:
+        raise VerifyError(
+            what=f"this {model.method} may not be released",
+            got=reason,
+            needed="a private fit",
+            try_="an estimator whose name starts with DP, with an epsilon and the default noise",
+        )
+
+
+def facts_of(model: Model) -> dict[str, Any]:
+    """The part of a manifest that is about the model; the report is made from this and the ledger."""
+    return {
+        "format": FORMAT,
+        "lowkey": version("lowkey"),
+        "software": {name: version(name) for name in SOFTWARE},
+        "created": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "method": model.method,
+        "rule": model.rule,
+        "settings": dict(model.settings),
+        "arrays": describe(model.arrays),
+        "domain": model.domain.to_json(),
+        "ledger_head": model.ledger.head,
+    }
+
+
+def _fill(draft: Path, model: Model) -> None:
+    facts = facts_of(model)
+    report = build_report(facts, model.ledger)
+    write_arrays(draft / MODEL, model.arrays)
+    pyarrow.parquet.write_table(pa.table({"item": model.domain.item_ids}), draft / ITEMS, compression="zstd")
+    (draft / LEDGER).write_text(model.ledger.dumps(), "utf-8")
+    (draft / REPORT).write_text(report_text(report), "utf-8")
+    (draft / REPORT_PAGE).write_text(report_page(report), "utf-8")
+    (draft / CARD).write_text(model_card(report), "utf-8")
+    for name in FILES:
+        os.chmod(draft / name, 0o644)
+        _sync(draft / name)
+    facts["files"] = {name: {"bytes": (draft / name).stat().st_size, "sha256": file_hash(draft / name)} for name in FILES}
+    (draft / MANIFEST).write_text(canonical(with_id(facts)), "utf-8")
+    _sync(draft / MANIFEST)
+
+
+def report_text(report: PrivacyReport) -> str:
+    """The report as JSON, its fields in reading order."""
+    return canonical(report.model_dump(mode="json"), sort_keys=False)
+
+
+def _sync(path: Path) -> None:
+    """To the disk: a release that was announced must not be lost with the power."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,43 @@
+"""Public room: the model card, in Markdown."""
+
+from __future__ import annotations
+
+from lowkey.report.contents import PrivacyReport
+
+
+def model_card(report: PrivacyReport) -> str:
+    """What the model is, what it is for, how to use it, and what it promises."""
+    domain = report.domain
+    scale = "binary feedback" if domain["feedback"] == "binary" else f"ratings in {domain['rating_range']}"
+    lines = [
+        f"# {report.method} recommender",
+        "",
+        f"{report.what_it_is} Written on {report.created} with lowkey {report.software['lowkey']}.",
+        "",
+        "## Use",
+        "```python",
+        "import lowkey as lk",
+        'model = lk.load("this folder")',
+        'model.recommend({"an item id": 4.0}, n=10)' if scale != "binary feedback" else 'model.recommend(["an item id"], n=10)',
+        "```",
+        f"It knows {domain['n_items']:,} items and expects {scale}. A history stays where this runs: nothing is stored.",
+        "",
+        "## Privacy",
+        f"epsilon = {report.epsilon:.6g}, delta = {report.delta:g}; one {report.unit}, {report.adjacency}. {report.statement}",
+        "",
+        *(f"- {caveat}" for caveat in report.caveats),
+        "",
+        "`privacy_report.html` has the details; `lowkey verify` on this folder checks them, without the data.",
+        "",
+        "## Training data",
+        "The users' ratings are not in this folder: no user id, no row, no rating, no exact count. Public facts:",
+        "",
+        *(f"- {fact}" for fact in report.public),
+        "",
+        "## Limits",
+        "- Items with few ratings have uncertain scores: the noise is largest where the data are fewest.",
+        "- Quality was not measured on the private data: such a measurement would be a release of its own.",
+        "- A user's own recommendations are made from that user's history; they are not covered by the guarantee.",
+        "",
+    ]
+    return "\n".join(lines)

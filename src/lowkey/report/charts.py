@@ -1,0 +1,104 @@
+"""Public room: the report's three charts as inline SVG. Drawn 360 units wide, so that letters stay legible on a phone.
+
+Colours come from the page's style sheet by class, for light and dark alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+
+from lowkey.report.contents import Point, Post
+
+WIDTH, HEIGHT = 360, 240
+LEFT, RIGHT, TOP, BOTTOM = 46, 22, 26, 44
+Places = Sequence[tuple[float, float]]
+
+
+def share_chart(posts: Sequence[Post]) -> str:
+    """One bar per kind of release: its share of the budget."""
+    row, parts = 40, []
+    for i, post in enumerate(posts):
+        y = 8 + i * row
+        length = (WIDTH - 70) * post.share
+        label = f"{post.name} ({post.fit}, {post.posts} {'post' if post.posts == 1 else 'posts'})"
+        parts.append(f'<text x="0" y="{y + 8}">{escape(label)}</text>')
+        parts.append(f'<rect class="back" x="0" y="{y + 14}" width="{WIDTH - 70}" height="12" rx="3"/>')
+        parts.append(f'<rect class="bar" x="0" y="{y + 14}" width="{length:.1f}" height="12" rx="3"/>')
+        parts.append(f'<text class="end" x="{WIDTH}" y="{y + 24}">{100.0 * post.share:.1f} %</text>')
+    return _svg("The share of each release in the budget", 8 + row * len(posts), parts)
+
+
+def curve_chart(curve: Sequence[Point], epsilon: float, delta: float) -> str:
+    """Epsilon against delta: every point of the line holds; the dot is the one that is stated."""
+    top = 1.05 * max(epsilon, *(point.epsilon for point in curve))
+    x, y = _scale(-12.0, -2.0, LEFT, WIDTH - RIGHT), _scale(0.0, top, HEIGHT - BOTTOM, TOP)
+    line = [(x(math.log10(point.delta)), y(point.epsilon)) for point in curve]
+    parts = [
+        *_grid([(x(e), f"1e{e}") for e in (-12, -10, -8, -6, -4, -2)], [(y(t), f"{t:g}") for t in _ticks(top)]),
+        _path(line, "line"),
+        _dot(x(min(-2.0, max(-12.0, math.log10(delta)))), y(epsilon)),
+        *_titles("delta", "epsilon"),
+    ]
+    return _svg("Epsilon as a function of delta", HEIGHT, parts)
+
+
+def trade_off_chart(detected: Callable[[float], float]) -> str:
+    """The attacker's best detection rate against the false alarm rate; the diagonal is guessing."""
+    x, y = _scale(0.0, 1.0, LEFT, WIDTH - RIGHT), _scale(0.0, 1.0, HEIGHT - BOTTOM, TOP)
+    alarms = [0.0, *(1e-4 * 10 ** (i / 10) for i in range(30)), *(0.1 + 0.9 * i / 45 for i in range(46))]
+    line = [(x(a), y(detected(a))) for a in alarms]
+    ticks = [(t, f"{100 * t:.0f} %") for t in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    parts = [
+        *_grid([(x(t), label) for t, label in ticks], [(y(t), label) for t, label in ticks]),
+        _path([*line, (x(1.0), y(0.0)), (x(0.0), y(0.0))], "area"),
+        _path([(x(0.0), y(0.0)), (x(1.0), y(1.0))], "guess"),
+        _path(line, "line"),
+        f'<text x="{x(0.62):.0f}" y="{y(0.5):.0f}">guessing</text>',
+        *_titles("falsely accused", "found, at most"),
+    ]
+    return _svg("What an attacker can at best detect", HEIGHT, parts)
+
+
+def _svg(title: str, height: float, parts: Sequence[str]) -> str:
+    body = "".join(parts)
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">{body}</svg>'
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    return lambda value: start + (value - low) / (high - low) * (end - start)
+
+
+def _ticks(top: float) -> list[float]:
+    """Four or five round numbers from 0 to ``top``."""
+    raw = top / 4.0
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * unit for s in (1.0, 2.0, 5.0, 10.0) if s * unit >= raw)
+    return [i * step for i in range(int(top / step) + 1)]
+
+
+def _grid(across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]]) -> list[str]:
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    return [
+        *(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>' for x, _ in across),
+        *(f'<text class="middle" x="{x:.1f}" y="{bottom + 18}">{escape(label)}</text>' for x, label in across),
+        *(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>' for y, _ in up),
+        *(f'<text class="end" x="{LEFT - 5}" y="{y + 4:.1f}">{escape(label)}</text>' for y, label in up),
+    ]
+
+
+def _titles(across: str, up: str) -> list[str]:
+    return [
+        f'<text class="middle" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}">{escape(across)}</text>',
+        f'<text x="0" y="10">{escape(up)}</text>',
+    ]
+
+
+def _path(places: Places, kind: str) -> str:
+    steps = " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
+    return f'<path class="{kind}" d="{steps}"/>'
+
+
+def _dot(x: float, y: float) -> str:
+    return f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'

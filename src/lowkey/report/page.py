@@ -1,0 +1,171 @@
+"""Public room: the privacy report as one HTML page that stands alone: no script, no font and nothing from the network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from html import escape
+
+from scipy.special import ndtr, ndtri
+
+from lowkey.report.attack import percent, two_line_detected
+from lowkey.report.charts import curve_chart, share_chart, trade_off_chart
+from lowkey.report.contents import PrivacyReport
+
+STYLE = """
+:root { --ink: #1b1f24; --soft: #59626e; --paper: #fdfdfb; --card: #f2f3ef; --rule: #d8dbd3; --blue: #1f5fa8; --area: #1f5fa822; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e7e9ec; --soft: #a2abb7; --paper: #14171b; --card: #1e2329; --rule: #353c45; --blue: #7db4f0; --area: #7db4f033; }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.2rem 1rem 4rem; max-width: 46rem; background: var(--paper); color: var(--ink);
+  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: .4rem 0; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; padding-top: .8rem; border-top: 1px solid var(--rule); }
+p, ul { margin: .5rem 0; } li { margin: .3rem 0; }
+.soft, figcaption { color: var(--soft); font-size: .9rem; }
+.statement { background: var(--card); border-left: 4px solid var(--blue); border-radius: 4px; padding: .8rem 1rem; font-size: 1.08rem; }
+.numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem; margin: .9rem 0; }
+.numbers div { background: var(--card); border-radius: 4px; padding: .55rem .8rem; }
+.numbers b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
+figure { margin: .8rem 0; } svg { display: block; width: 100%; max-width: 30rem; height: auto; font-size: 11.5px; }
+svg text { fill: var(--ink); } .middle { text-anchor: middle; } .end { text-anchor: end; }
+.grid { stroke: var(--rule); stroke-width: 1; } .back { fill: var(--rule); } .bar, .dot { fill: var(--blue); }
+.line { fill: none; stroke: var(--blue); stroke-width: 2; } .area { fill: var(--area); }
+.guess { fill: none; stroke: var(--soft); stroke-dasharray: 4 4; }
+table { border-collapse: collapse; width: 100%; font-size: .93rem; } table.narrow { width: auto; } td b { white-space: nowrap; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--rule); }
+th { font-weight: 600; } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+dt { font-weight: 600; margin-top: .7rem; } dd { margin: .1rem 0 0; } dd::first-letter { text-transform: uppercase; }
+dt span { color: var(--soft); font-weight: 400; display: block; font-size: .9rem; }
+code { font-size: .88em; background: var(--card); padding: .1rem .3rem; border-radius: 3px; }
+"""
+
+
+def report_page(report: PrivacyReport) -> str:
+    """The whole page."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        # The page may load nothing at all, whatever somebody writes into it later.
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(report.title)}</title><style>{STYLE}</style></head><body>\n"
+        + "\n".join([_head(report), _promise(report), _attacker(report), _spending(report), _accounting(report), _rest(report)])
+        + "\n</body></html>\n"
+    )
+
+
+def shown(value: float) -> str:
+    """A bound to four digits, rounded up."""
+    if value == 0.0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.ceil(value / unit - 1e-9) * unit:.4g}"
+
+
+def _head(report: PrivacyReport) -> str:
+    numbers = (
+        ("epsilon", shown(report.epsilon)),
+        ("delta", f"{report.delta:g}"),
+        ("protects", f"one {report.unit}"),
+        ("best attack", f"≤ {percent(report.attack.best_success)}"),
+    )
+    tiles = "".join(f'<div><span class="soft">{escape(name)}</span><b>{escape(value)}</b></div>' for name, value in numbers)
+    return (
+        f'<h1>{escape(report.title)}</h1><p class="soft">Written on {escape(report.created)}. This page says what may be '
+        "learnt about a person from the release, by anybody, for ever.</p>"
+        f'<p class="statement">{escape(report.statement)}</p><div class="numbers">{tiles}</div>'
+    )
+
+
+def _promise(report: PrivacyReport) -> str:
+    pairs = (
+        ("What was released", report.what_it_is),
+        ("Unit of privacy", f"One {report.unit}: {report.unit_in_words}."),
+        ("Neighbouring data sets", f"{report.adjacency}: {report.adjacency_in_words}."),
+        ("Trust model", f"{report.trust_model}."),
+    )
+    return (
+        f"<h2>What is promised</h2>{_definitions(pairs)}"
+        f"<h2>What is public</h2><p>Treated as known to everybody, and not protected:</p>{_list(report.public)}"
+        f"<h2>What is not covered</h2>{_list(report.not_covered)}<h2>Caveats</h2>{_list(report.caveats)}"
+    )
+
+
+def _attacker(report: PrivacyReport) -> str:
+    rows = "".join(
+        f'<tr><td class="number">{100 * d.false_alarms:g} %</td><td class="number">{percent(d.detected)}</td></tr>'
+        for d in report.attack.detections
+    )
+    gaussian = report.attack.trade_off.startswith("the Gaussian")
+
+    def detected(alarms: float) -> float:
+        two_lines = two_line_detected(alarms, report.epsilon, report.delta)
+        if not gaussian or not 0.0 < alarms < 1.0:
+            return two_lines
+        return min(two_lines, float(ndtr(report.mu - ndtri(1.0 - alarms))))
+
+    return (
+        f"<h2>What an attacker can at best achieve</h2><p>{escape(report.attack.in_words)}</p>"
+        f"<figure>{trade_off_chart(detected)}<figcaption>Every attack lies in the shaded area; computed from "
+        f"{escape(report.attack.trade_off)}.</figcaption></figure>"
+        '<table class="narrow"><tr><th class="number">falsely accused</th><th class="number">found, at most</th></tr>'
+        f"{rows}</table>"
+        f"<p>From epsilon alone, by e<sup>ε</sup>/(1+e<sup>ε</sup>), the bound on right guesses would be "
+        f"{percent(report.attack.basic_success)}; the whole curve gives {percent(report.attack.best_success)}.</p>"
+    )
+
+
+def _spending(report: PrivacyReport) -> str:
+    rows = "".join(
+        f"<tr><td><b>{escape(p.name)}</b><br>{p.posts} × {p.numbers_each:,} numbers</td>"
+        f"<td>{escape(p.mechanism)}: {escape(p.noise)}<br><span class='soft'>{escape(p.note)}</span></td></tr>"
+        for p in report.posts
+    )
+    return (
+        f"<h2>What was posted, and its share of the budget</h2><figure>{share_chart(report.posts)}</figure>"
+        f"<table><tr><th>release</th><th>noise</th></tr>{rows}</table>"
+        f"<p>{escape(report.budget)}</p>{_list(report.fits)}"
+    )
+
+
+def _accounting(report: PrivacyReport) -> str:
+    rows = "".join(
+        f'<tr><td><b>{escape(a.name)}</b><br><span class="soft">{escape(a.how)}</span></td>'
+        f'<td class="number">{a.epsilon:.6f}</td></tr>'
+        for a in report.accountants
+    )
+    return (
+        "<h2>Accounting</h2><p>Epsilon at the stated delta, computed from the ledger by two accountants:</p>"
+        f'<table><tr><th>accountant</th><th class="number">epsilon</th></tr>{rows}</table>'
+        f"<figure>{curve_chart(report.curve, report.epsilon, report.delta)}<figcaption>All pairs on the line hold at once; "
+        "the dot is the stated one.</figcaption></figure>"
+    )
+
+
+def _rest(report: PrivacyReport) -> str:
+    asked = "".join(
+        f"<dt>{escape(q.topic)}<span>{escape(q.question)}</span></dt><dd>{escape(q.answer)}</dd>" for q in report.questions
+    )
+    facts = [(name.replace("_", " "), str(value)) for name, value in (*report.domain.items(), *report.settings.items())]
+    return (
+        f"<h2>Questions of NIST SP 800-226</h2><dl>{asked}</dl>"
+        f"<h2>Entry for a registry of deployments</h2>{_table(report.registry_entry.items())}"
+        f"<h2>Facts and settings</h2>{_table(facts)}"
+        f"<h2>Software</h2>{_table(report.software.items())}"
+        f'<p class="soft">Ledger head <code>{escape(report.ledger_head)}</code>. Check this page without the data: '
+        "<code>lowkey verify</code> and the name of its folder.</p>"
+    )
+
+
+def _list(entries: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(entry)}</li>" for entry in entries) + "</ul>"
+
+
+def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs) + "</dl>"
+
+
+def _table(pairs: Iterable[tuple[str, str]]) -> str:
+    return "<table>" + "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in pairs) + "</table>"

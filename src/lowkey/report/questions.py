@@ -1,0 +1,104 @@
+"""Public room: what a privacy officer asks, with answers from the ledger.
+
+The topics follow the pyramid of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees, 2025), and
+the entry the fields of public registries of differential-privacy deployments. What only the curator can know says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lowkey.privacy.guarantee import NEIGHBOURS, Guarantee
+from lowkey.report.contents import Question
+
+CURATOR = "To be answered by the curator: the software cannot know it."
+
+
+def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> tuple[Question, ...]:
+    """The questions of NIST SP 800-226, from the top of its pyramid to the bottom."""
+    unit = guarantee.unit
+    asked = (
+        (
+            "Privacy parameters",
+            "Which epsilon and delta, and is there a total over time?",
+            f"epsilon {guarantee.epsilon:.6g} and delta {guarantee.delta:g}, for every post on the ledger together. "
+            "What is not on this ledger is not in this number.",
+        ),
+        (
+            "Unit of privacy",
+            "Whose data is hidden: a person's, or one event's?",
+            f"One {unit}: the promise compares {NEIGHBOURS[guarantee.adjacency].format(unit=unit)}.",
+        ),
+        (
+            "Definition",
+            "Which variant of differential privacy?",
+            f"(epsilon, delta)-differential privacy, {guarantee.adjacency}, from Gaussian differential privacy with "
+            f"mu {guarantee.mu:.6g}; the curve above gives every other (epsilon, delta) that holds too.",
+        ),
+        (
+            "Algorithms",
+            "Which mechanisms, and are their sensitivities bounded for every data set?",
+            f"{', '.join(mechanisms)}. Each {unit}'s contribution is clipped to a public bound before it is summed, "
+            "whatever the data are; sums are exact integers on a public grid and the noise is rounded to that grid.",
+        ),
+        (
+            "Utility and bias",
+            "Who is served worse because of the noise?",
+            "Items with few ratings are drowned by the noise first, so people with rare tastes gain least. Quality was not "
+            "measured on the private data: such a measurement would be a release of its own.",
+        ),
+        (
+            "Correctness",
+            "How is the implementation checked?",
+            "All private sums leave through one function. Tests replay whole fits on neighbouring data sets against the "
+            "declared sensitivities, and two accountants recompute epsilon from the ledger; the command lowkey verify repeats that.",
+        ),
+        (
+            "Floating point and randomness",
+            "Could the number format or the generator betray something?",
+            "The noise is drawn as whole grid units from AES in counter mode, keyed by the operating system; the error of "
+            "the sampler is bounded and included in epsilon and delta.",
+        ),
+        (
+            "Side channels",
+            "What can be seen besides the release?",
+            "Running time, error messages, exit codes and logs are seen by the curator alone and are outside the guarantee.",
+        ),
+        (
+            "Trust model",
+            "Who is trusted with the raw data?",
+            f"{guarantee.trust}.",
+        ),
+        ("Access control and security", "Who can reach the raw data, and how are they kept?", CURATOR),
+        ("Data collection", "Did people know and agree, and is no more collected than needed?", CURATOR),
+        (
+            "Public facts",
+            "What was treated as public?",
+            "; ".join(guarantee.public) + ".",
+        ),
+    )
+    return tuple(Question(topic=topic, question=question, answer=answer) for topic, question, answer in asked)
+
+
+def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> dict[str, str]:
+    """An entry for a public registry of deployments, as far as the software can fill it in."""
+    return {
+        "name": f"{facts['method']} recommender",
+        "data curator": CURATOR,
+        "intended use": CURATOR,
+        "region and sector": CURATOR,
+        "publication date": facts["created"],
+        "data product": f"the item side of a recommender for {facts['domain']['n_items']} items, and its ledger",
+        "access": "static release; anybody may compute anything from it",
+        "privacy definition": f"(epsilon, delta)-differential privacy, {guarantee.adjacency}",
+        "privacy unit": guarantee.unit,
+        "privacy parameters": f"epsilon {guarantee.epsilon:.6g}, delta {guarantee.delta:g}, mu {guarantee.mu:.6g}",
+        "parameter justification": CURATOR,
+        "trust model": guarantee.trust,
+        "mechanisms": ", ".join(mechanisms),
+        "accounting": "exact Gaussian composition; checked with dp_accounting",
+        "post-processing": "the model's arrays are computed from the noisy sums alone",
+        "implementation": f"lowkey {facts['lowkey']}, open source, Apache-2.0",
+        "how to check": "lowkey verify, on the release folder, without the data",
+    }

@@ -1,0 +1,35 @@
+"""Local room: a user's side of a Frank-Wolfe model: replay every posted round on one's own history.
+
+It is the very function that training ran for the users in the data, so a newcomer gets, to the last bit, what the same
+row would have had in training.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from lowkey.kernels.frank_wolfe import fold_in
+from lowkey.serving.rule import Rule
+
+
+class ReplayRule(Rule):
+    """score = center + offset + item_factors . coefficients, with offset and coefficients from the replay."""
+
+    def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
+        """(n_rows, 1 + rounds): the user's own offset, then the coefficient of every posted direction."""
+        reg = self.settings["offset_reg"]
+        row = (self.settings["center"], math.inf if reg is None else float(reg), float(self.settings["row_norm"]))
+        directions = np.ascontiguousarray(np.asarray(self.arrays["item_factors"], np.float64).T)
+        steps = (np.asarray(self.arrays["gains"], np.float64), np.asarray(self.arrays["decays"], np.float64))
+        rows = (histories.indptr.astype(np.int64), histories.indices, histories.data)
+        return fold_in(*rows, *row, directions, *steps)
+
+    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
+        factors = self.transform(histories)
+        scores = factors[:, 1:] @ np.asarray(self.arrays["item_factors"], np.float64).T
+        scores += self.settings["center"] + factors[:, :1]
+        return np.clip(scores, *self.settings["rating_range"], out=scores)

@@ -1,0 +1,320 @@
+"""The replay harness: whole fits on neighbouring data, with the public history of the first forced upon the second.
+
+``record`` runs a fit on D and keeps every raw sum and every post. ``replay`` runs it on a neighbour and posts the same
+values again, so both runs see the same billboard. Then everything that is public must be equal (plan, order, noise,
+statistics, arguments of the sweeps, the finished model), and the raw sums may differ by the declared sensitivity, which
+is compared exactly, in whole grid units. ``contributions`` is the cheap form for many users: by additivity, what a user
+adds to a sum is the sum over that user alone. Only the whole replay sees a coupling between users.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from estimators import Row, ratings_of
+from scipy import stats
+
+import lowkey as lk
+from lowkey.data.ratings import Block
+from lowkey.engines.base import Engine
+from lowkey.model import Model
+from lowkey.privacy.noise import NoiseSource, SeededNoise
+from lowkey.privacy.plan import Line, Plan
+from lowkey.privacy.sums import Statistic, Unreleased
+
+FALSE_ALARM = 1e-9  # of each statistical check of the noise, for noise that is right
+ENOUGH_DRAWS = 2000  # for such a check to see a tenth more or less
+
+
+class Violation(AssertionError):
+    """What was found, at which post, and by how much."""
+
+
+@dataclass
+class Entry:
+    """One post of the recorded run."""
+
+    statistic: Statistic
+    line: Line
+    units: np.ndarray  # the raw sum, in grid units
+    posted: np.ndarray
+    call: int  # the sweep that it came from
+
+
+@dataclass
+class Call:
+    """One sweep of the recorded run, ready to be run again for any user."""
+
+    sweep: Any
+    public: dict[str, Any]
+    statistics: tuple[Statistic, ...]
+    local_from: int | None  # the sweep whose local state it was given
+
+
+@dataclass
+class Record:
+    plan: Plan
+    entries: list[Entry]
+    calls: list[Call]
+    model: Model
+    opened: int  # how many sums were opened, by whoever
+
+    @property
+    def adjacency(self) -> Any:
+        return self.plan.adjacency
+
+
+@dataclass
+class WatchingEngine(Engine):
+    """A plain engine that notes what it was asked, or compares it with what was noted before."""
+
+    block_size: int = 7
+    expected: list[Call] | None = None
+    calls: list[Call] = field(default_factory=list)
+    made: list[tuple[Unreleased, int]] = field(default_factory=list)
+
+    def sweep(self, sweep: Any, data: Any, local: Any = None, public: Any = None) -> Any:
+        public = dict(public or {})
+        call = Call(sweep, _snapshot(public), sweep.statistics(public), None if local is None else local[0])
+        if self.expected is not None:
+            self._compare(len(self.calls), call)
+        sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
+        parts: list[Any] = []
+        for i, block in enumerate(data.blocks(self.block_size)):
+            parts.append(sweep.run(block, None if local is None else local[1][i], public, sums))
+        self.calls.append(call)
+        closed = {s.name: Unreleased(s, sums[s.name]) for s in call.statistics}
+        self.made += [(u, len(self.calls) - 1) for u in closed.values()]
+        return closed, (len(self.calls) - 1, parts)
+
+    def call_of(self, unreleased: Unreleased) -> int:
+        return next((call for made, call in self.made if made is unreleased), -1)
+
+    def _compare(self, at: int, call: Call) -> None:
+        assert self.expected is not None
+        if at >= len(self.expected):
+            raise Violation(f"the neighbour's fit runs more than {len(self.expected)} sweeps")
+        known = self.expected[at]
+        if call.sweep != known.sweep:
+            raise Violation(f"sweep {at} has bounds that depend on the data: {call.sweep} after {known.sweep}")
+        if not _equal(call.public, known.public):
+            raise Violation(f"sweep {at} got public values that depend on the data beyond the posts")
+        if call.statistics != known.statistics:
+            raise Violation(f"sweep {at}: a sensitivity, grid or shape depends on the data")
+
+
+class RecordingBillboard(lk.Billboard):
+    """The real billboard; it also keeps each raw sum before it is noised."""
+
+    def __init__(self, noise: NoiseSource, engine: WatchingEngine) -> None:
+        super().__init__(noise=noise)
+        self.engine, self.entries = engine, list[Entry]()
+
+    def _release(self, unreleased: Unreleased, line: Line) -> Any:
+        units = np.array(unreleased._units)
+        posted = super()._release(unreleased, line)
+        self.entries.append(Entry(unreleased.statistic, line, units, posted, self.engine.call_of(unreleased)))
+        return posted
+
+
+class ForcingBillboard(lk.Billboard):
+    """Posts what the recorded run posted, after comparing what would have been posted with it."""
+
+    def __init__(self, known: Record) -> None:
+        super().__init__(noise=SeededNoise(0))
+        self.known, self.at, self.largest = known, 0, 0.0
+
+    def begin(self, plan: Plan) -> None:
+        if plan.to_json() != self.known.plan.to_json():
+            raise Violation("the plan depends on the data")
+        super().begin(plan)
+
+    def _release(self, unreleased: Unreleased, line: Line) -> Any:
+        if self.at >= len(self.known.entries):
+            raise Violation(f"post {self.at} ({line.name!r}) does not happen on the neighbour")
+        entry = self.known.entries[self.at]
+        where = f"post {self.at} ({entry.statistic.name!r})"
+        if unreleased.statistic != entry.statistic:
+            raise Violation(f"{where}: the statistic depends on the data: {unreleased.statistic} after {entry.statistic}")
+        if line != entry.line:
+            raise Violation(f"{where}: the noise depends on the data: {line} after {entry.line}")
+        self.largest = max(self.largest, check_moved(where, entry, unreleased._open() - entry.units, self.known.adjacency))
+        self.at += 1
+        return entry.posted
+
+
+def record(estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray, noise: NoiseSource) -> Record:
+    """Run a fit on D and keep everything. Raises if its own books do not balance or its noise is not what was booked."""
+    engine = WatchingEngine()
+    billboard = RecordingBillboard(noise, engine)
+    with counted_openings() as openings:
+        estimator.fit(ratings_of(domain, rows, keys), engine=engine, billboard=billboard)
+    assert billboard.plan is not None
+    found = Record(billboard.plan, billboard.entries, engine.calls, estimator.model_, len(openings))
+    check_books(found)
+    check_noise(found, noise)
+    return found
+
+
+def replay(known: Record, estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray) -> float:
+    """Run the neighbour against the record; returns the largest move as a share of the declared sensitivity."""
+    billboard = ForcingBillboard(known)
+    engine = WatchingEngine(block_size=1000, expected=known.calls)
+    estimator.fit(ratings_of(domain, rows, keys), engine=engine, billboard=billboard)
+    if (billboard.at, len(engine.calls)) != (len(known.entries), len(known.calls)):
+        raise Violation("the neighbour's fit posts or sweeps less often")
+    ours, theirs = estimator.model_, known.model
+    for part in ("method", "rule", "settings", "arrays"):
+        if not _equal(getattr(ours, part), getattr(theirs, part)):
+            raise Violation(f"the model's {part} depend on the data beyond the posts: something was released unbooked")
+    return billboard.largest
+
+
+def check_moved(where: str, entry: Entry, moved: np.ndarray, adjacency: Any) -> float:
+    """How far a sum moved, as a share of what was declared. Exact where it is close."""
+    share = move_share(entry, moved, adjacency)
+    if share > 1.0:
+        raise Violation(f"{where}: one user moves the sum by {share:.6g} times the declared sensitivity ({adjacency})")
+    return share
+
+
+def move_share(entry: Entry, moved: np.ndarray, adjacency: Any) -> float:
+    statistic, moved = entry.statistic, np.atleast_1d(moved)
+    if entry.line.mechanism.kind == "randomized-response":
+        return float(np.count_nonzero(moved))  # one person, one sign
+    weights = np.ones(moved.shape[-1], np.int64)
+    if statistic.layout == "symmetric":
+        weights[:] = 2
+        weights[diagonal_of(statistic.order)] = 1
+    allowed = Fraction(statistic.sensitivity.under(adjacency)) / Fraction(2) ** statistic.grid.exponent
+    power = 1 if statistic.sensitivity.norm == "l1" else 2
+    rough = float(np.sum(weights * np.abs(moved.astype(np.float64)) ** power)) ** (1 / power) / float(allowed)
+    if abs(rough - 1.0) > 1e-6:
+        return rough
+    exact = sum(int(w) * abs(int(d)) ** power for w, d in np.broadcast(weights, moved))
+    return min(rough, 1.0) if exact <= allowed**power else max(rough, 1.0 + 1e-12)
+
+
+def diagonal_of(order: int) -> np.ndarray:
+    """Where the diagonal lies in a packed upper triangle, row by row."""
+    rows, columns = np.triu_indices(order)
+    return np.flatnonzero(rows == columns)
+
+
+def check_books(found: Record) -> None:
+    """Every opening is a post, every post was reserved and committed at the price of its plan's line."""
+    records = found.model.ledger.records
+    reserved = [r for r in records if r["kind"] == "reserve"]
+    committed = [r["reservation"] for r in records if r["kind"] == "commit"]
+    if found.opened != len(found.entries) or len(reserved) != len(found.entries):
+        raise Violation(f"{found.opened} private sums were opened, {len(reserved)} were booked: a release is not booked")
+    if committed != [r["seq"] for r in reserved]:
+        raise Violation("a post was not committed after its reservation")
+    planned = {line.name: line for line in found.plan.lines}
+    for entry, line in zip(found.entries, found.model.ledger.spent(), strict=True):
+        booked, wanted = line.to_json(), {**planned[entry.statistic.name].to_json(), "times": 1}
+        if booked != wanted or line.size < entry.statistic.size:
+            raise Violation(f"{entry.statistic.name!r} was booked as {booked}, planned as {wanted}")
+    for name, line in planned.items():
+        posts = sum(entry.statistic.name == name for entry in found.entries)
+        if posts > line.times:
+            raise Violation(f"{name!r} was posted {posts} times, planned {line.times} times")
+
+
+def check_noise(found: Record, noise: NoiseSource) -> None:
+    """The noise that was really added is as wide as its price says (within about 10 %), and no draw was used twice."""
+    drawn: list[tuple[str, np.ndarray]] = []
+    by_line: dict[str, tuple[bool, list[np.ndarray]]] = {}
+    for at, entry in enumerate(found.entries):
+        mechanism = entry.line.mechanism
+        if mechanism.kind in ("none", "randomized-response", "thresholded-gaussian"):
+            continue
+        scaled = np.atleast_1d(standardised_noise(entry, entry.posted, found.adjacency))
+        rows = scaled.reshape(-1, scaled.shape[-1]) if scaled.shape[-1] >= 16 else scaled.reshape(1, -1)
+        drawn += [(f"post {at} ({entry.statistic.name!r})", row) for row in rows]
+        _, parts = by_line.setdefault(entry.statistic.name, (mechanism.kind == "laplace", []))
+        parts.append(scaled.ravel())
+        while sum(part.size for part in parts) < ENOUGH_DRAWS:
+            again = mechanism.apply(entry.units.copy(), entry.statistic, found.adjacency, noise)
+            parts.append(standardised_noise(entry, again, found.adjacency).ravel())
+    for i, (where, row) in enumerate(drawn):
+        for other, earlier in drawn[:i]:
+            n = min(row.size, earlier.size)
+            # Of independent rows of 16 numbers or more, a correlation above 0.999 has a chance below 1e-15.
+            if n >= 16 and abs(np.corrcoef(row[:n], earlier[:n])[0, 1]) > 0.999:
+                raise Violation(f"{where} uses the noise of {other} again")
+    for name, (laplace, parts) in by_line.items():
+        every = np.concatenate(parts)
+        # Sums of n squared standard normals, or of n absolute values of a unit Laplace: chi-square laws.
+        degrees, size = (2 * every.size, 2.0 * np.abs(every).sum()) if laplace else (every.size, float(every @ every))
+        if not FALSE_ALARM / 2 < stats.chi2.sf(size, degrees) < 1 - FALSE_ALARM / 2:
+            width = size / degrees if laplace else math.sqrt(size / degrees)
+            raise Violation(f"{name!r}: the noise is {width:.3g} times as wide as its price says")
+
+
+def standardised_noise(entry: Entry, posted: np.ndarray, adjacency: Any) -> np.ndarray:
+    """What was added, in units of what the booked price demands (from mu or epsilon, not from the mechanism's code)."""
+    statistic, mechanism = entry.statistic, entry.line.mechanism
+    added = np.atleast_1d(posted - entry.units * statistic.grid.step)
+    bound = statistic.sensitivity.under(adjacency)
+    if mechanism.kind == "laplace":
+        return added * mechanism.epsilon / bound
+    width = np.full(added.shape[-1], bound / mechanism.mu)
+    if mechanism.kind == "symmetric-gaussian":
+        off = np.ones(added.shape[-1], bool)
+        off[diagonal_of(statistic.order)] = False
+        width[off] /= math.sqrt(2.0)
+    return added / width
+
+
+def contributions(known: Record, row: Row, key: int) -> list[np.ndarray]:
+    """What one user adds to each posted sum of the recorded run, in grid units."""
+    items, values = row
+    block = Block(np.array([0, len(items)]), items, np.asarray(values, np.float32), np.array([key], np.uint64))
+    sums: list[dict[str, np.ndarray]] = []
+    locals_: list[Any] = []
+    for call in known.calls:
+        parts = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
+        local = None if call.local_from is None else locals_[call.local_from]
+        locals_.append(call.sweep.run(block, local, call.public, parts))
+        sums.append(parts)
+    return [sums[entry.call][entry.statistic.name] for entry in known.entries]
+
+
+@contextmanager
+def counted_openings() -> Iterator[list[str]]:
+    """Names of the sums that anybody opens meanwhile."""
+    opened: list[str] = []
+    original = Unreleased._open
+
+    def counting(self: Unreleased) -> np.ndarray:
+        opened.append(self.statistic.name)
+        return original(self)
+
+    Unreleased._open = counting  # type: ignore[method-assign]
+    try:
+        yield opened
+    finally:
+        Unreleased._open = original  # type: ignore[method-assign]
+
+
+def _snapshot(public: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in public.items()}
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Equal to the bit, through mappings and sequences."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        a, b = np.asarray(a), np.asarray(b)
+        return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    if hasattr(a, "items") and hasattr(b, "items"):
+        return set(a) == set(b) and all(_equal(a[name], b[name]) for name in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)
