@@ -21,6 +21,7 @@ from lowkey.bench import datasets
 from lowkey.evaluation.protocol import evaluate
 from lowkey.methods.registry import estimator
 
+Row = dict[str, Any]
 SHOWN = ("rmse", "recall@20")  # the measure of ratings, else that of binary feedback
 
 
@@ -60,10 +61,12 @@ def tasks(
     return rows
 
 
-def run(todo: Iterable[Task], results: Path | None = None, on_row: Callable[[dict[str, Any]], None] | None = None) -> list[dict]:
+def run(
+    todo: Iterable[Task], results: Path | None = None, on_row: Callable[[dict[str, Any]], None] | None = None
+) -> list[dict]:
     """Carry out the tasks, one after another; with ``results``, resume from and append to that file."""
     done = {row["key"]: row for row in _read(results)} if results is not None else {}
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for task, split in _with_splits(todo, done):
         row = done.get(task.key()) or _measure(task, split)
         if task.key() not in done and results is not None:
@@ -86,7 +89,7 @@ def _with_splits(todo: Iterable[Task], done: dict[str, Any]) -> Iterator[tuple[T
         yield task, loaded.get(place)
 
 
-def _measure(task: Task, split: Any) -> dict[str, Any]:
+def _measure(task: Task, split: Any) -> Row:
     kind = estimator(task.method)
     budget = {"epsilon": task.epsilon, "delta": task.delta, "adjacency": task.adjacency} if kind.private else {}
     started = time.perf_counter()
@@ -104,7 +107,7 @@ def _measure(task: Task, split: Any) -> dict[str, Any]:
     }
 
 
-def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+def table(rows: Sequence[Row]) -> list[list[str]]:
     """Methods down, epsilons across: mean and standard error of the measure. The first row is the header."""
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
     lines = [["data", "method", "measure", *(f"eps {e:g}" for e in epsilons), "non-private", "tuning", "s/fit"]]
@@ -124,5 +127,5 @@ def _cell(values: list[float]) -> str:
     return f"{np.mean(values):.4f}{error}"
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -18,7 +18,6 @@ import scipy.sparse
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.data.synthetic import lookalike_ml10m, planted_low_rank, taste
-
 from lowkey.errors import refuse
 from lowkey.evaluation.splits import Split, hold_out_users, split_ratings
 

@@ -33,9 +33,7 @@ def holders_statistic(max_catalogue: int) -> Statistic:
     at most 1. Which ones are taken depends on the user's key and on the items' ids alone. An item's *code* would not do
     as the key of an item: it is a rank among all items that occur, so one user who leaves would shift it for all others.
     """
-    return Statistic(
-        "catalogue", (max_catalogue,), Grid.for_bound(1.0, BITS), Sensitivity.of_acute_vectors(1.0), 1 << BITS
-    )
+    return Statistic("catalogue", (max_catalogue,), Grid.for_bound(1.0, BITS), Sensitivity.of_acute_vectors(1.0), 1 << BITS)
 
 
 def count_holders(rows: UncataloguedRatings, max_items: int, max_catalogue: int) -> UnreleasedHistogram:

@@ -2,7 +2,8 @@
 
 Paper: Jain, Thakkar and Thakurta 2018, Algorithm 1 lines 13-23 (local update). Deviates: no state is kept between
 rounds, a user's row is replayed from the posted directions; the residual is clipped to its own bound, which may be
-below the 2L of the paper; a row that was shrunk to norm L is scaled back when it is shown to its owner.
+below the 2L of the paper; a row that was shrunk to norm L is scaled back when it is shown to its owner; users may
+refit their row on all directions instead of taking one step along the last.
 
 letter | meaning                                              | our word
 L      | bound on the norm of a user's observed row           | row_norm
@@ -26,6 +27,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams_by_piece
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.user_solve import ridge_rows
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
@@ -57,9 +59,10 @@ class ResidualSweep(Sweep):
 
     def units(self, block: Block, public: Public) -> NDArray[np.int64]:
         """Every user's residual in grid units, entry by entry."""
-        row = (public["center"], self.offset_reg, self.row_norm)
-        billboard = (public["directions"], public["gains"], public["decays"])
-        return _residual_units(block.offsets, block.items, block.values, *row, *billboard, self.bound, self.grid.step)
+        rows = (block.offsets, block.items)
+        targets, _ = centered_rows(*rows, block.values, public["center"], self.offset_reg, self.row_norm)
+        _, predictions = local_rows(*rows, targets, self.row_norm, public)
+        return _residual_units(block.offsets, targets, predictions, self.bound, self.grid.step)
 
 
 @dataclass(frozen=True)
@@ -139,82 +142,98 @@ def _inside(direction: NDArray[np.float64]) -> NDArray[np.float64]:
     return direction * ((1.0 - HAIR) / max(norm, 1.0))
 
 
-@njit(cache=True, nogil=True)
-def load_row(values, lo, hi, center, offset_reg, row_norm, target):
-    """Fill ``target[lo:hi]`` with the user's centred row, of norm at most ``row_norm``; return its offset and scale."""
-    offset = 0.0
-    for p in range(lo, hi):
-        offset += values[p] - center
-    offset /= hi - lo + offset_reg
-    squared_norm = 0.0
-    for p in range(lo, hi):
-        target[p] = values[p] - center - offset
-        squared_norm += target[p] * target[p]
-    scale = shrink_factor(squared_norm, row_norm)
-    for p in range(lo, hi):
-        target[p] *= scale
-    return offset, scale
+def local_rows(
+    offsets: NDArray[np.int64], items: NDArray[np.int32], targets: NDArray[np.float64], row_norm: float, public: Public
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Every user's row after all posted rounds: its coefficients on the directions, and itself on the user's entries.
 
-
-@njit(cache=True, nogil=True)
-def replay_row(items, lo, hi, target, row_norm, directions, gains, decays, prediction, coefficients):
-    """Walk one user through all posted rounds: Y <- decay Y - gain (A . v) v, then Y onto the ball of ``row_norm``.
-
-    ``prediction[lo:hi]`` becomes Y on the user's own entries, ``coefficients`` Y as a combination of the directions.
+    Training and serving both come here. With a ``reg`` the user refits all coefficients by a ridge regression (fully
+    corrective Frank-Wolfe, Jaggi 2013 Algorithm 4, with a ridge for the constraint); without, the user repeats the
+    steps one by one.
     """
-    for p in range(lo, hi):
-        prediction[p] = 0.0
-    for t in range(len(gains)):
-        direction = directions[t]
-        along = 0.0
-        for p in range(lo, hi):
-            along += (prediction[p] - target[p]) * direction[items[p]]
-        stride = -gains[t] * along
-        squared_norm = 0.0
-        for p in range(lo, hi):
-            prediction[p] = decays[t] * prediction[p] + stride * direction[items[p]]
-            squared_norm += prediction[p] * prediction[p]
-        shrink = shrink_factor(squared_norm, row_norm)
-        if shrink < 1.0:
-            for p in range(lo, hi):
-                prediction[p] *= shrink
-        for s in range(t):
-            coefficients[s] *= decays[t] * shrink
-        coefficients[t] = stride * shrink
+    directions: NDArray[np.float64] = public["directions"]
+    if public["reg"] is None:
+        return _replay(offsets, items, targets, row_norm, directions, public["gains"], public["decays"])
+    design = np.ascontiguousarray(directions.T)
+    coefficients = ridge_rows(offsets, items, targets, design, public["reg"] * np.eye(len(directions)))
+    return coefficients, _predictions(offsets, items, design, coefficients)
 
 
 @njit(cache=True, parallel=True)
-def fold_in(offsets, items, values, center, offset_reg, row_norm, directions, gains, decays):
-    """Per user (n_users, 1 + rounds): the offset, then the coefficients on the directions, in the user's own scale."""
+def centered_rows(offsets, items, values, center, offset_reg, row_norm):
+    """The users' centred rows, of norm at most ``row_norm``; and per user the offset and the factor that shrank the row."""
     n_users = len(offsets) - 1
-    factors = np.zeros((n_users, 1 + len(gains)))
-    target, prediction = np.empty(len(items)), np.empty(len(items))
+    targets, own = np.empty(len(items)), np.zeros((n_users, 2))
     for u in prange(n_users):
         lo, hi = offsets[u], offsets[u + 1]
+        own[u, 1] = 1.0
         if hi > lo:
-            offset, scale = load_row(values, lo, hi, center, offset_reg, row_norm, target)
-            replay_row(items, lo, hi, target, row_norm, directions, gains, decays, prediction, factors[u, 1:])
-            factors[u, 0] = offset
-            factors[u, 1:] /= scale
-    return factors
+            offset = 0.0
+            for p in range(lo, hi):
+                offset += values[p] - center
+            offset /= hi - lo + offset_reg
+            squared_norm = 0.0
+            for p in range(lo, hi):
+                targets[p] = values[p] - center - offset
+                squared_norm += targets[p] * targets[p]
+            shrink = shrink_factor(squared_norm, row_norm)
+            for p in range(lo, hi):
+                targets[p] *= shrink
+            own[u, 0] = offset
+            own[u, 1] = shrink
+    return targets, own
 
 
 @njit(cache=True, parallel=True)
-def _residual_units(offsets, items, values, center, offset_reg, row_norm, directions, gains, decays, bound, step):
-    units = np.empty(len(items), np.int64)
-    target, prediction = np.empty(len(items)), np.empty(len(items))
-    for u in prange(len(offsets) - 1):
+def _replay(offsets, items, targets, row_norm, directions, gains, decays):
+    """Walk every user through all rounds: Y <- decay Y - gain (A . v) v, then Y onto the ball of ``row_norm``."""
+    n_users, rounds = len(offsets) - 1, len(gains)
+    coefficients, predictions = np.zeros((n_users, rounds)), np.zeros(len(items))
+    for u in prange(n_users):
         lo, hi = offsets[u], offsets[u + 1]
-        if hi > lo:
-            load_row(values, lo, hi, center, offset_reg, row_norm, target)
-            coefficients = np.empty(len(gains))
-            replay_row(items, lo, hi, target, row_norm, directions, gains, decays, prediction, coefficients)
+        for t in range(rounds):
+            direction = directions[t]
+            along = 0.0
+            for p in range(lo, hi):
+                along += (predictions[p] - targets[p]) * direction[items[p]]
+            stride = -gains[t] * along
             squared_norm = 0.0
             for p in range(lo, hi):
-                squared_norm += (prediction[p] - target[p]) ** 2
-            shrink = shrink_factor(squared_norm, bound)
-            for p in range(lo, hi):
-                units[p] = to_units(shrink * (prediction[p] - target[p]), step)
+                predictions[p] = decays[t] * predictions[p] + stride * direction[items[p]]
+                squared_norm += predictions[p] * predictions[p]
+            shrink = shrink_factor(squared_norm, row_norm)
+            if shrink < 1.0:
+                for p in range(lo, hi):
+                    predictions[p] *= shrink
+            for s in range(t):
+                coefficients[u, s] *= decays[t] * shrink
+            coefficients[u, t] = stride * shrink
+    return coefficients, predictions
+
+
+@njit(cache=True, parallel=True)
+def _predictions(offsets, items, design, coefficients):
+    predictions = np.empty(len(items))
+    for u in prange(len(offsets) - 1):
+        for p in range(offsets[u], offsets[u + 1]):
+            total = 0.0
+            for t in range(design.shape[1]):
+                total += design[items[p], t] * coefficients[u, t]
+            predictions[p] = total
+    return predictions
+
+
+@njit(cache=True, parallel=True)
+def _residual_units(offsets, targets, predictions, bound, step):
+    units = np.empty(len(targets), np.int64)
+    for u in prange(len(offsets) - 1):
+        lo, hi = offsets[u], offsets[u + 1]
+        squared_norm = 0.0
+        for p in range(lo, hi):
+            squared_norm += (predictions[p] - targets[p]) ** 2
+        shrink = shrink_factor(squared_norm, bound)
+        for p in range(lo, hi):
+            units[p] = to_units(shrink * (predictions[p] - targets[p]), step)
     return units
 
 

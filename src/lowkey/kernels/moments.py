@@ -18,6 +18,7 @@ Paper: ours (docs/moments.md), after McSherry and Mironov 2009.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -59,12 +60,17 @@ class RatingMoments(Sweep):
         order = len(public["head"])
         return _gram("residual_gram", order, self.residual_bound), _gram("rated_gram", order, 1.0)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
+    def rows(self, block: Block, public: Public) -> tuple[Any, Any, Any, Any]:
+        """offsets, places in the head, and the rows x and o in grid units."""
         prior = public["center"] + public["item_bias"]
         x_step, o_step = Grid.for_bound(self.residual_bound, BITS).step, Grid.for_bound(1.0, BITS).step
         offsets, slots = _head_rows(block.offsets, block.items, public["slots"])
         bounds = (self.residual_bound, self.offset_reg, x_step, o_step)
         x, o = _residual_rows(block.offsets, block.items, block.values, prior, public["slots"], offsets, *bounds)
+        return offsets, slots, x, o
+
+    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
+        offsets, slots, x, o = self.rows(block, public)
         order = len(public["head"])
         add_row_grams(offsets, slots, x, order, sums["residual_gram"])
         add_row_grams(offsets, slots, o, order, sums["rated_gram"])

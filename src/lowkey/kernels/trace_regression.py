@@ -20,7 +20,7 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
-from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, Measurements, RecordBlock, SparseMeasurements
+from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, Measurements, RecordBlock, SparseMeasurements, frozen
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
 from lowkey.linalg.lowrank import FixedRank
@@ -58,7 +58,7 @@ class SpectralStart(Sweep):
         if isinstance(x, SparseMeasurements) and public["whitener"].scalar is not None:
             flat = x.rows.astype(np.int64) * x.shape[1] + x.columns
             whitened = x.values * public["whitener"].scalar
-            _add_sparse_start(x.offsets, flat, whitened, block.responses, *bounds, total)
+            _add_sparse_start(x.offsets, flat, whitened, frozen(block.responses), *bounds, total)
             return None
         records = max(1, DENSE_NUMBERS // total.size)
         for low in range(0, len(x), records):
@@ -66,7 +66,7 @@ class SpectralStart(Sweep):
             whitened = public["whitener"].whiten(x[part].dense().reshape(-1, total.size), block.first + low)
             scale = public["whitener"].scalar or 1.0
             partial = np.zeros((get_num_threads(), total.size))  # whole numbers below 2^53: exact
-            _add_dense_start(whitened, scale, block.responses[part], *bounds, partial)
+            _add_dense_start(frozen(whitened), scale, frozen(block.responses[part]), *bounds, partial)
             total += partial.sum(axis=0).astype(np.int64)
         return None
 
@@ -119,7 +119,7 @@ def _tangent_pass(
     x: Measurements, y: NDArray[np.float64], point: FixedRank, bounds: NDArray[np.float64], norms: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """The sum in grid units; or, where room for the squared norms |P X_i|^2 is given, these and zeros."""
-    reflector, dual = point.complement
+    reflector, dual, y = *point.complement, frozen(y)
     # Transposed, so that the inner loops run along memory.
     arrays = [np.ascontiguousarray(a.T) for a in (point.left, point.right, reflector, dual)]
     partial = np.zeros((get_num_threads(), point.tangent_size))  # whole numbers below 2^53: exact

@@ -22,6 +22,14 @@ SPIKES = 64  # eigenvalues looked for above the noise; far more than ever stand 
 class FactorFit:
     factors: Matrix  # (n, rank)
     residual_variance: float
+    shift: float  # c
+    sampling: float  # kappa
+
+    def misfit(self, moments: Matrix, cocounts: Matrix, variances: Matrix) -> float:
+        """How badly this fit explains other moments of the given ``variances``: mean squared error in their units."""
+        errors = (moments - cocounts * (self.factors @ self.factors.T - self.shift)) ** 2 / variances
+        np.fill_diagonal(errors, 0.0)
+        return float(errors.sum() / (errors.size - len(errors)))
 
 
 def item_effects(sums: Matrix, counts: Matrix, sum_std: float, prior_std: float) -> Matrix:
@@ -88,7 +96,7 @@ def fit_factors(
             misfit[diagonal, diagonal] = 0.0
             kappa = max(least_kappa, (np.sum(misfit**2) - pairs * std**2) / all_counts)
     explained = np.sum(own_counts * (w * w).sum(1)) / own_counts.sum()
-    return FactorFit(w, max(0.1 * total, total - explained))
+    return FactorFit(w, max(0.1 * total, total - explained), c, kappa)
 
 
 def _start(moments: Matrix, cocounts: Matrix, std: float, rank: int) -> Matrix:

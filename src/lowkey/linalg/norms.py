@@ -115,7 +115,7 @@ class Intersection:
     _push: Array | None = field(default=None, repr=False)
 
     def project(
-        self, target: Array, current: Array, step: float = 1.0, enough: float = 0.8, max_steps: int = 60
+        self, target: Array, current: Array, step: float = 1.0, enough: float = 0.9, max_steps: int = 60
     ) -> Projection:
         """Nearer to ``target`` than the feasible ``current`` is, by ``enough`` (below 1) of what is possible.
 

@@ -88,9 +88,9 @@ def minimise(
     recent = [value]
     # As long as if every cell were observed: a long first step keeps the rank of the first projection low.
     step = gradient.size / max(1, len(problem.cells)) / max(float(np.abs(gradient).max()), SHORTEST)
-    gap, residual, enough, iteration = math.inf, math.inf, 0.8, 0
+    gap, residual, enough, effort, iteration = math.inf, math.inf, 0.3, 10, 0
     for iteration in range(1, max_iter + 1):
-        near = region.project(matrix - step * gradient, matrix, step, enough)
+        near = region.project(matrix - step * gradient, matrix, step, enough, effort)
         direction = near.point - matrix
         residual = math.sqrt(float(np.vdot(direction, direction))) / step
         gap = _gap(problem, matrix, gradient, near, step, certified)
@@ -100,7 +100,7 @@ def minimise(
         if slope >= 0.0:  # no descent: the projection was too coarse, or this is the optimum to rounding
             if enough > 1.0 - 1e-9:
                 break
-            enough = 1.0 - (1.0 - enough) / 10.0
+            enough, effort = 1.0 - (1.0 - enough) / 10.0, 2 * effort
             continue
         matrix, gradient, value, step = _line_search(problem, matrix, gradient, direction, slope, max(recent))
         recent = [*recent[1 - MEMORY :], value]

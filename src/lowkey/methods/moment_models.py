@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from lowkey.linalg.ease import clean_gram, ease_weights
 from lowkey.linalg.factor_fit import clean_cocounts, fit_factors
+from lowkey.linalg.fission import split_noise
 from lowkey.linalg.packed import unpack
 from lowkey.moments import Moments
 
@@ -45,6 +47,21 @@ def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Re
         "reg": reg * fit.residual_variance,
     }
     return "factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings
+
+
+def best_rank(moments: Moments, ranks: Sequence[int], seed: int = 0) -> tuple[int, dict[int, float]]:
+    """The rank whose fit to one half of the posted moments explains the other half best, and every rank's misfit."""
+    std, arrays = moments.noise_std, moments.arrays
+    cocounts = clean_cocounts(unpack(arrays["rated_gram"]), std["rated_gram"])
+    (fitted, fitted_std), (held_out, held_out_std) = split_noise(
+        unpack(arrays["residual_gram"]), std["residual_gram"], seed=seed
+    )
+    per_user = ratings_per_user(moments)
+    fits = {rank: fit_factors(fitted, cocounts, per_user, fitted_std, rank) for rank in ranks}
+    # One yardstick for all: a fit's own sampling variance would excuse what it does not explain.
+    variances = held_out_std**2 + min(fit.sampling for fit in fits.values()) * cocounts
+    misfits = {rank: fit.misfit(held_out, cocounts, variances) for rank, fit in fits.items()}
+    return min(misfits, key=lambda rank: misfits[rank]), misfits
 
 
 def _ease(moments: Moments, n_items: int, reg: float) -> Released:

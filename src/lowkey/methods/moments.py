@@ -5,6 +5,7 @@ Paper: ours (docs/moments.md), after McSherry and Mironov 2009 (ratings) and Ste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lowkey.kernels.moments import RatingMoments, RowMoments
 from lowkey.kernels.sweep import Sweep
 from lowkey.linalg.factor_fit import item_effects
 from lowkey.methods.base import Recommender
-from lowkey.methods.moment_models import model_of
+from lowkey.methods.moment_models import best_rank, model_of
 from lowkey.model import Model
 from lowkey.moments import Moments
 from lowkey.privacy.billboard import Billboard
@@ -29,7 +30,10 @@ COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts togethe
 SUM_BOUND = 0.22  # of the rating range: a user's own standard deviation
 RESIDUAL_BOUND = 0.17  # of the rating range: a user's root mean square residual
 PRIOR_STD = 0.1  # of the rating range: how far item means are apart
-SHARES = {"ratings": {"item_means": 0.10, "residual_gram": 0.75, "rated_gram": 0.15}, "binary": {"item_counts": 0.05, "row_gram": 0.95}}
+SHARES = {
+    "ratings": {"item_means": 0.10, "residual_gram": 0.75, "rated_gram": 0.15},
+    "binary": {"item_counts": 0.05, "row_gram": 0.95},
+}
 CLEAR_OF_NOISE = {"ratings": 3.0, "binary": 22.0}  # an item of the head has a posted count this many noise stds high
 SMALLEST_HEAD, LARGEST_HEAD = 100, 4096
 WEIGHT_POWER = 0.3  # binary: an item weighs posted count^-0.3 in a row
@@ -90,7 +94,11 @@ class DPMoments(Recommender):
         assert domain.rating_range is not None
         low, high = domain.rating_range
         spread = high - low
-        public: dict[str, Any] = {"n_items": domain.n_items, "center": (low + high) / 2, "item_bias": np.zeros(domain.n_items)}
+        public: dict[str, Any] = {
+            "n_items": domain.n_items,
+            "center": (low + high) / 2,
+            "item_bias": np.zeros(domain.n_items),
+        }
         means = ItemMeans(SUM_BOUND * spread, 0.0, COUNT_WEIGHT)
         posted, std = self._posts(means, ratings, engine, billboard, public)
         unit = SUM_BOUND * spread
@@ -100,7 +108,13 @@ class DPMoments(Recommender):
         public |= self._head(domain, counts, stds["item_counts"])
         bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * spread
         posted, std = self._posts(RatingMoments(bound, self.offset_reg), ratings, engine, billboard, public)
-        arrays = {"item_sums": sums, "item_counts": counts, "item_bias": public["item_bias"], "head": public["head"], **posted}
+        arrays = {
+            "item_sums": sums,
+            "item_counts": counts,
+            "item_bias": public["item_bias"],
+            "head": public["head"],
+            **posted,
+        }
         settings = {"center": public["center"], "rating_range": [low, high], "offset_reg": self.offset_reg}
         return Moments("ratings", arrays, {**stds, **std}, settings)
 
@@ -137,6 +151,13 @@ class DPMoments(Recommender):
     def _model(self, domain: Domain, billboard: Billboard) -> Model:
         rule, arrays, settings = model_of(self.moments_, domain.n_items, self.rank, self.reg)
         return Model(type(self).__name__, rule, arrays, settings, domain, billboard.ledger)
+
+    def tune(self, ranks: Sequence[int] = (5, 10, 20, 40)) -> DPMoments:
+        """Choose the rank on the posted moments themselves (ratings), and refit: no data is touched, nothing is spent."""
+        self._fitted()
+        if self.moments_.feedback != "ratings":
+            refuse("tune", got="binary feedback, whose model has no rank to choose", needed="ratings", try_="refit(reg=…)")
+        return self.refit(rank=best_rank(self.moments_, ranks)[0])
 
     def refit(self, *, rank: int | None = None, reg: float | None = None) -> DPMoments:
         """Another model on the posted moments: no data is touched and nothing is spent."""
