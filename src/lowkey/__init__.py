@@ -2,6 +2,7 @@
 
 A name is loaded when it is first used: `lowkey --help` need not wait for a compiler and two accountants.
 """
+# ruff: noqa: F401 (the imports for type checkers are the public names)
 
 from __future__ import annotations
 

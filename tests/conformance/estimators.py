@@ -16,6 +16,9 @@ import numpy as np
 
 import lowkey as lk
 from lowkey.data.ids import splitmix64
+from lowkey.methods.frank_wolfe import DPFrankWolfe, FrankWolfe
+from lowkey.methods.moments import DPMoments
+from lowkey.methods.svd import DPSVD
 
 N_ITEMS, N_USERS = 16, 30
 DOMAINS = {
@@ -34,6 +37,9 @@ class Case:
     baseline: Callable[[], Any] | None = None
     twin: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    personal: bool = True  # what it recommends depends on the history
+    protects: str = "users"  # or "values": who rated what is public, and a neighbour has other values of the unit
+    one_block: bool = False  # its pass needs all users at once
 
     def __str__(self) -> str:
         return f"{self.estimator.__name__}-{self.feedback}" + (f"-{self.note}" if self.note else "")
@@ -59,14 +65,29 @@ CASES = [
         {"n_iter": 3},
         baseline=lambda: lk.Bias(n_iter=6),
         twin={"n_iter": 6, "residual_bound": 4.5},
+        personal=False,
     ),
-    Case(lk.DPBias, "binary", baseline=lk.Popularity),
+    Case(lk.DPBias, "binary", baseline=lk.Popularity, personal=False),
+    Case(
+        DPFrankWolfe,
+        "ratings",
+        {"n_iter": 3, "row_norm": 3.0, "form": "gram"},
+        baseline=lambda: FrankWolfe(n_iter=6),
+        twin={"n_iter": 6, "row_norm": 9.0, "residual_norm": 18.0},
+        note="gram",
+    ),
+    Case(DPFrankWolfe, "ratings", {"n_iter": 2, "row_norm": 3.0, "form": "power", "power_steps": 2}, note="power"),
+    Case(DPSVD, "ratings", {"rank": 3, "row_norm": 3.0}),
+    Case(DPSVD, "ratings", {"rank": 3, "cleansing": True}, note="cleansing"),
+    Case(DPMoments, "ratings", {"head": 12, "rank": 3}),
+    Case(DPMoments, "binary", {"head": 12}),
 ]
 BASELINES = [
-    Case(lk.Bias, "ratings"),
-    Case(lk.Bias, "binary"),
-    Case(lk.Popularity, "ratings"),
-    Case(lk.Popularity, "binary"),
+    Case(lk.Bias, "ratings", personal=False),
+    Case(lk.Bias, "binary", personal=False),
+    Case(lk.Popularity, "ratings", personal=False),
+    Case(lk.Popularity, "binary", personal=False),
+    Case(FrankWolfe, "ratings", {"n_iter": 20}),
 ]
 
 Row = tuple[np.ndarray, np.ndarray]  # rising item positions, and their values (all 1 for binary feedback)

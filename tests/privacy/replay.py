@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from estimators import Row, ratings_of
+from numba import get_num_threads, set_num_threads
 from scipy import stats
 
 import lowkey as lk
@@ -153,7 +154,7 @@ def record(estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray,
     """Run a fit on D and keep everything. Raises if its own books do not balance or its noise is not what was booked."""
     engine = WatchingEngine()
     billboard = RecordingBillboard(noise, engine)
-    with counted_openings() as openings:
+    with counted_openings() as openings, one_thread():
         estimator.fit(ratings_of(domain, rows, keys), engine=engine, billboard=billboard)
     assert billboard.plan is not None
     found = Record(billboard.plan, billboard.entries, engine.calls, estimator.model_, len(openings))
@@ -166,7 +167,8 @@ def replay(known: Record, estimator: Any, domain: lk.Domain, rows: list[Row], ke
     """Run the neighbour against the record; returns the largest move as a share of the declared sensitivity."""
     billboard = ForcingBillboard(known)
     engine = WatchingEngine(block_size=1000, expected=known.calls)
-    estimator.fit(ratings_of(domain, rows, keys), engine=engine, billboard=billboard)
+    with one_thread():
+        estimator.fit(ratings_of(domain, rows, keys), engine=engine, billboard=billboard)
     if (billboard.at, len(engine.calls)) != (len(known.entries), len(known.calls)):
         raise Violation("the neighbour's fit posts or sweeps less often")
     ours, theirs = estimator.model_, known.model
@@ -187,7 +189,7 @@ def check_moved(where: str, entry: Entry, moved: np.ndarray, adjacency: Any) -> 
 def move_share(entry: Entry, moved: np.ndarray, adjacency: Any) -> float:
     statistic, moved = entry.statistic, np.atleast_1d(moved)
     if entry.line.mechanism.kind == "randomized-response":
-        return float(np.count_nonzero(moved))  # one person, one sign
+        return np.count_nonzero(moved) / entry.line.mechanism.signs
     weights = np.ones(moved.shape[-1], np.int64)
     if statistic.layout == "symmetric":
         weights[:] = 2
@@ -279,12 +281,24 @@ def contributions(known: Record, row: Row, key: int) -> list[np.ndarray]:
     block = Block(np.array([0, len(items)]), items, np.asarray(values, np.float32), np.array([key], np.uint64))
     sums: list[dict[str, np.ndarray]] = []
     locals_: list[Any] = []
-    for call in known.calls:
-        parts = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
-        local = None if call.local_from is None else locals_[call.local_from]
-        locals_.append(call.sweep.run(block, local, call.public, parts))
-        sums.append(parts)
+    with one_thread():
+        for call in known.calls:
+            parts = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
+            local = None if call.local_from is None else locals_[call.local_from]
+            locals_.append(call.sweep.run(block, local, call.public, parts))
+            sums.append(parts)
     return [sums[entry.call][entry.statistic.name] for entry in known.entries]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For tiny data: handing a few rows to a second thread takes longer than working on them."""
+    before = get_num_threads()
+    set_num_threads(1)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
 
 
 @contextmanager
@@ -317,4 +331,6 @@ def _equal(a: Any, b: Any) -> bool:
         return set(a) == set(b) and all(_equal(a[name], b[name]) for name in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+    if type(a) is type(b) and hasattr(a, "__dict__"):
+        return _equal(vars(a), vars(b))
     return bool(a == b)

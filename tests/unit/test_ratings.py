@@ -103,10 +103,18 @@ def test_duplicates_in_a_row(policy, expected):
     assert out.data.tolist() == expected
 
 
+def test_the_last_of_many_in_a_long_row():
+    items, values = np.arange(3000) * 7 % 500, np.arange(3000) % 9 + 1.0
+    out = Ratings.from_csr(sp.csr_array((values, items, [0, 3000]), shape=(1, 500)), Domain(500, (1, 9)), duplicates="last")
+    assert dict(enumerate(out._open_csr().data)) == dict(sorted(zip(items, values, strict=True), key=lambda pair: pair[0]))
+
+
 def test_sums_are_checked_after_adding():
     csr = sp.csr_array(([3.0, 3.0], [1, 1], [0, 2]), shape=(1, 6))
     with pytest.raises(InputError, match="outside the range"):
         Ratings.from_csr(csr, SIX_ITEMS, duplicates="sum")
+    csr.data[:] = 0.75
+    assert Ratings.from_csr(csr, SIX_ITEMS, duplicates="sum")._open_csr().data.tolist() == [1.5]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.99, 5.01, 1e300])
@@ -116,7 +124,8 @@ def test_values_that_are_no_ratings(value):
 
 
 def test_a_stored_rating_is_never_outside_the_range_in_float64():
-    low, high = 0.1, 0.7  # float32(0.7) is below 0.7 and float32(0.1) above 0.1; the negatives are the other way round
+    low, high = 0.7, 1.1
+    assert float(np.float32(low)) < low < high < float(np.float32(high))  # rounding leads out of the range
     for bounds in ((low, high), (-high, -low)):
         csr = sp.csr_array((np.array(bounds), [0, 1], [0, 2]), shape=(1, 6))
         data = Ratings.from_csr(csr, Domain(6, bounds))._open_csr().data.astype(np.float64)

@@ -437,6 +437,7 @@ def test_a_private_catalogue_is_closed_until_items_are_named(tmp_path):
     assert found == {(0, "7"): 5.0, (0, "31"): 2.5, (1, "7"): 3.0, (1, "31"): 4.0, (2, "1029"): 0.5}
     named = rows.with_items(["7", "never seen", "31"], expected_users=3)
     assert named._open_csr().toarray().tolist() == [[5.0, 0, 2.5], [3.0, 0, 4.0], [0, 0, 0]]
+    assert [block.items.tolist() for block in named.blocks(1)] == [[0, 2], [0, 2], []]  # rising, unlike the codes
     assert named._open_keys().tolist() == KEYS.tolist()
     assert named.domain == Domain(["7", "never seen", "31"], (0.5, 5), expected_users=3)
 

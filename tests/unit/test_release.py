@@ -87,7 +87,13 @@ def test_nothing_of_a_user_is_in_the_folder(tmp_path: Path) -> None:
     )
     ratings = lk.from_frame(frame, lk.Domain(5, (0.0, 5.0)), user="who", item="what", rating="r")
     made = lk.DPBias(epsilon=1.0, delta=1e-5).fit(ratings).release(tmp_path / "r")
-    needles = [b"canary", b"zebra", b"3.14159", np.float32(3.14159274).tobytes(), np.float64(np.float32(3.14159274)).tobytes()]
+    needles = [
+        b"canary",
+        b"zebra",
+        b"3.14159",
+        np.float32(3.14159274).tobytes(),
+        np.float64(np.float32(3.14159274)).tobytes(),
+    ]
     for entry in made.iterdir():
         assert not any(needle in entry.read_bytes() for needle in needles), entry.name
 
@@ -106,7 +112,11 @@ def test_a_flipped_byte_is_seen_in_every_file(folder: Path, name: str) -> None:
 
 
 def test_an_edited_epsilon_is_seen_even_with_all_hashes_fixed(folder: Path) -> None:
-    for name, old in (("privacy_report.json", '"epsilon": 1.99'), ("privacy_report.html", "<b>2</b>"), ("MODEL_CARD.md", "epsilon = 2,")):
+    for name, old in (
+        ("privacy_report.json", '"epsilon": 1.99'),
+        ("privacy_report.html", "<b>2</b>"),
+        ("MODEL_CARD.md", "epsilon = 2,"),
+    ):
         text = (folder / name).read_text()
         assert old in text
         (folder / name).write_text(text.replace(old, old.replace("1.99", "0.99").replace("2", "1"), 1))
@@ -242,7 +252,9 @@ def test_a_full_folder_is_left_alone(fitted: lk.DPBias, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
-def test_a_release_is_complete_or_absent(fitted: lk.DPBias, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
+def test_a_release_is_complete_or_absent(
+    fitted: lk.DPBias, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Any
+) -> None:
     import lowkey.release.writing as writing
 
     def fail(*_: Any) -> str:

@@ -30,6 +30,7 @@ COMMANDS = {
     "plan": "lowkey.cli.plan:plan",
     "export": "lowkey.cli.export:export",
 }
+INTERRUPTED = 130
 KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users"
 
 
@@ -61,6 +62,8 @@ def run(arguments: list[str]) -> int:
     """Run a command; returns its exit code."""
     try:
         code = build_app()(arguments, standalone_mode=False, prog_name="lowkey")
+        if code == INTERRUPTED:  # the parser swallows Ctrl-C and returns this
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except LowkeyError as error:
         _complain(_with_options(str(error)))
@@ -69,7 +72,7 @@ def run(arguments: list[str]) -> int:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted; no release was written")
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return 0

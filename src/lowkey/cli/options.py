@@ -19,7 +19,9 @@ from lowkey.errors import refuse
 if TYPE_CHECKING:
     from lowkey.data.domain import Domain
 
-Ratings = Annotated[Path, typer.Argument(help="The ratings: parquet, csv, tsv, ratings.dat, u.data or .inter.", show_default=False)]
+Ratings = Annotated[
+    Path, typer.Argument(help="The ratings: parquet, csv, tsv, ratings.dat, u.data or .inter.", show_default=False)
+]
 User = Annotated[str | None, typer.Option(help="The column with the users' ids.", show_default=False)]
 Item = Annotated[str | None, typer.Option(help="The column with the items' ids.", show_default=False)]
 Rating = Annotated[str | None, typer.Option(help="The column with the ratings.", show_default=False)]
@@ -30,7 +32,9 @@ Scale = Annotated[
 Binary = Annotated[bool, typer.Option("--binary", help="There are no ratings: who has what is all there is.")]
 Items = Annotated[
     str | None,
-    typer.Option(help="The public catalogue: a file of ids, or a range such as 1..1682.", metavar="FILE|LO..HI", show_default=False),
+    typer.Option(
+        help="The public catalogue: a file of ids, or a range such as 1..1682.", metavar="FILE|LO..HI", show_default=False
+    ),
 ]
 ItemsColumn = Annotated[
     str | None, typer.Option(help="The column of the catalogue file with the ids [default: as --item].", show_default=False)
@@ -50,7 +54,9 @@ Adjacency = Annotated[str, typer.Option(help="add-remove, or replace-one if the 
 Method = Annotated[str | None, typer.Option(help="The method [default: by a public rule].", show_default=False)]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A parameter of the method, such as --set n_iter=3.", metavar="NAME=VALUE", show_default=False),
+    typer.Option(
+        "--set", help="A parameter of the method, such as --set n_iter=3.", metavar="NAME=VALUE", show_default=False
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -119,9 +125,13 @@ def require(command: str, given: dict[str, Any], example: str) -> None:
 
 def check_feedback(scale: tuple[float, float] | None, binary: bool, rating: str | None) -> None:
     if binary and scale is not None:
-        refuse("--binary", got="--scale too", needed="one of the two", try_="--scale for ratings, --binary for who has what")
+        refuse(
+            "--binary", got="--scale too", needed="one of the two", try_="--scale for ratings, --binary for who has what"
+        )
     if scale is not None and not -3e38 < scale[0] < scale[1] < 3e38:
-        refuse("--scale", got=f"{scale[0]:g} {scale[1]:g}", needed="the lowest, then the highest rating", try_="--scale 0.5 5")
+        refuse(
+            "--scale", got=f"{scale[0]:g} {scale[1]:g}", needed="the lowest, then the highest rating", try_="--scale 0.5 5"
+        )
     if scale is not None and rating is None:
         refuse("--scale", got="no --rating", needed="the column with the ratings", try_="--rating rating, or --binary")
 

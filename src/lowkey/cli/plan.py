@@ -58,18 +58,28 @@ def plan(
     # A little inside: each release also books the resolution of its sampler.
     each = gaussian_epsilon(mu / count**0.5, chosen) * (1.0 - 1e-4)
     after = [(k, gaussian_epsilon(mu * (k / count) ** 0.5, chosen)) for k in _milestones(count)]
-    screen.say(f"{count} releases (every {every} for {span}), epsilon = {total_epsilon:g} together at delta = {chosen:g}", "bold")
-    screen.say(f"  each release:  epsilon = {each:.6g}  (mu = {mu / count**0.5:.6g}); total/number would be {total_epsilon / count:.4g}")
+    screen.say(
+        f"{count} releases (every {every} for {span}), epsilon = {total_epsilon:g} together at delta = {chosen:g}", "bold"
+    )
+    screen.say(
+        f"  each release:  epsilon = {each:.6g}  (mu = {mu / count**0.5:.6g}); "
+        f"total/number would be {total_epsilon / count:.4g}"
+    )
     screen.table("", ["  spent after", "epsilon"], [[f"  {k} release{'s' if k > 1 else ''}", f"{e:.4g}"] for k, e in after])
     screen.say("  Use the same ledger each time, and it will keep count:")
-    screen.say(f"    lowkey release … --epsilon {each:.6g} --delta {chosen:g} --ledger people.jsonl --total-epsilon {total_epsilon:g}")
+    screen.say(
+        f"    lowkey release … --epsilon {each:.6g} --delta {chosen:g} --ledger people.jsonl "
+        f"--total-epsilon {total_epsilon:g}"
+    )
     screen.result({"releases": count, "epsilon_each": each, "delta": chosen, "spent_after": dict(after)})
 
 
 def _days(name: str, text: str) -> float:
     written = re.fullmatch(r"(\d+(?:\.\d+)?)([dwmy])", text.strip())
     if not written or float(written[1]) <= 0.0:
-        refuse(name, got=repr(text), needed="a number and d, w, m or y", try_=f"{name} {'7d' if name == '--every' else '1y'}")
+        refuse(
+            name, got=repr(text), needed="a number and d, w, m or y", try_=f"{name} {'7d' if name == '--every' else '1y'}"
+        )
     return float(written[1]) * DAYS[written[2]]
 
 

@@ -59,7 +59,9 @@ def recommend(
 
 def _best(model: Any, history: Any, n: int, unknown_items: str) -> tuple[list[Any], list[float]]:
     if not isinstance(history, dict | list):
-        refuse("a history", got="something else", needed="an object {item id: rating}, or a list of ids", try_='{"17": 4.5}')
+        refuse(
+            "a history", got="something else", needed="an object {item id: rating}, or a list of ids", try_='{"17": 4.5}'
+        )
     if unknown_items == "drop" and history:
         known = model.domain.positions([str(key) for key in history]) >= 0
         kept = [key for key, there in zip(history, known, strict=True) if there]
@@ -80,7 +82,12 @@ def _requests(lines: Any) -> Iterator[dict[str, Any]]:
         except ValueError:
             request = None
         if not isinstance(request, dict) or "history" not in request:
-            refuse("a line of the input", got="something else", needed='{"history": {"item id": 4.5}}', try_="one object a line")
+            refuse(
+                "a line of the input",
+                got="something else",
+                needed='{"history": {"item id": 4.5}}',
+                try_="one object a line",
+            )
         yield request
 
 

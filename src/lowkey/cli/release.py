@@ -28,7 +28,8 @@ def release(
         bool, typer.Option("--private-catalogue", help="The items are not public: name only those that many users have.")
     ] = False,
     epsilon: Annotated[
-        float | None, typer.Option(help="How much the release may depend on one user: smaller protects more.", show_default=False)
+        float | None,
+        typer.Option(help="How much the release may depend on one user: smaller protects more.", show_default=False),
     ] = None,
     delta: o.Delta = None,
     expected_users: o.ExpectedUsers = None,
@@ -45,7 +46,9 @@ def release(
     duplicates: o.Duplicates = "error",
     unknown_items: o.UnknownItems = "error",
     format: o.Format = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its price, and stop before the data.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and its price, and stop before the data.")
+    ] = False,
     quiet: o.Quiet = False,
     as_json: o.Json = False,
 ) -> None:
@@ -97,7 +100,12 @@ def release(
     _show_plans(order, plans, screen)
     if dry_run:
         _show_budget(order, plans, screen)
-        fields = {"dry_run": True, "plans": [plan.to_json() for plan in plans], "epsilon": order.epsilon, "delta": order.delta}
+        fields = {
+            "dry_run": True,
+            "plans": [plan.to_json() for plan in plans],
+            "epsilon": order.epsilon,
+            "delta": order.delta,
+        }
         screen.result(fields)
         return
     assert out is not None
@@ -116,7 +124,9 @@ def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen)
     attack = describe_attack(model.ledger_.spent(), guarantee.mu, guarantee.epsilon, guarantee.delta, guarantee.unit)
     identity = read_manifest(folder)["id"]
     screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")
-    screen.say(f"  epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:g}, one {guarantee.unit}, {guarantee.adjacency}")
+    screen.say(
+        f"  epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:g}, one {guarantee.unit}, {guarantee.adjacency}"
+    )
     screen.say(f"  {statement(attack, guarantee.unit)}")
     screen.say(f"  id  {identity}")
     screen.say(f"  The report for people is {folder}/privacy_report.html. Next:")
@@ -145,7 +155,9 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
             size = "private" if line.mechanism.kind == "thresholded-gaussian" else f"{line.size:,}"
             if order.selection and size != "private":
                 size = f"{size} *"
-            rows.append([f"  {plan.method}: {line.name}", str(line.times), size, f"{multiplier:.4g}", f"{plan.price.epsilon:.4g}"])
+            rows.append(
+                [f"  {plan.method}: {line.name}", str(line.times), size, f"{multiplier:.4g}", f"{plan.price.epsilon:.4g}"]
+            )
     screen.say("The plan, before any data is read:", "bold")
     screen.table("", ["  release", "posts", "numbers each", "noise/bound", "epsilon alone"], rows)
     if order.selection:

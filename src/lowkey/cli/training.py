@@ -43,7 +43,9 @@ class Order:
         if self.total_epsilon is not None and self.ledger is None:
             refuse("--total-epsilon", got="no --ledger", needed="the ledger of these people", try_="--ledger people.jsonl")
         if self.total_epsilon is not None and not 0.0 < self.total_epsilon < math.inf:
-            refuse("--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4")
+            refuse(
+                "--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4"
+            )
         Scale(self.table.feedback, self.table.scale)
 
     @property
@@ -62,7 +64,12 @@ class Order:
         own = [name for name in names if name not in ("epsilon", "delta", "adjacency")]  # these have options of their own
         for name in self.parameters:
             if name not in own:
-                refuse("--set", got=f"{name!r}", needed=f"a parameter of {kind.__name__}: {', '.join(own)}", try_="one of those")
+                refuse(
+                    "--set",
+                    got=f"{name!r}",
+                    needed=f"a parameter of {kind.__name__}: {', '.join(own)}",
+                    try_="one of those",
+                )
         if not kind.private:
             refuse("--method", got="a non-private baseline", needed="a private method", try_="leaving it out")
         return kind(**{"epsilon": epsilon, "delta": delta, "adjacency": self.adjacency, **self.parameters})

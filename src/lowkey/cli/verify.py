@@ -59,8 +59,8 @@ def explain(folder: o.Folder) -> None:
     report = build_report(read_manifest(folder), load(folder).ledger)
     screen.say(report.statement, "bold")
     screen.say(
-        f"\nFormally it is ({report.epsilon:.4g}, {report.delta:g})-differentially private. Protected is one {report.unit}: "
-        f"{report.unit_in_words}. The promise compares {report.adjacency_in_words}."
+        f"\nFormally it is ({report.epsilon:.4g}, {report.delta:g})-differentially private. Protected is one "
+        f"{report.unit}: {report.unit_in_words}. The promise compares {report.adjacency_in_words}."
     )
     screen.say(f"\nTrust is {report.trust_model}.")
     posts = "; ".join(f"{p.posts} x {p.name} of {p.fit} ({100 * p.share:.0f} % of the budget)" for p in report.posts)

@@ -36,13 +36,10 @@ def check_values(values: Floats32, scale: Scale, what: str) -> None:
     The check is against the range rounded to float32 (a stored 0.1f is a 0.1), and what lies that one step
     outside is moved in, so that float64(value) is inside the range for sure: sensitivities rely on it.
     """
-    if not _all_finite(values):
-        refuse(what, got="ratings that are not finite numbers", needed="a number everywhere", try_="dropping those rows")
-    if scale.rating_range is None:
-        return
-    low, high = scale.rating_range
-    low32, high32 = scale.float32_bounds()
-    if not _all_in_range(values, np.float32(low), np.float32(high), low32, high32):
+    low, high = scale.rating_range or (1.0, 1.0)
+    if not _all_in_range(values, np.float32(low), np.float32(high), *scale.float32_bounds()):
+        if not np.isfinite(values).all():
+            refuse(what, got="ratings that are not finite", needed="a number everywhere", try_="dropping those rows")
         refuse(
             what,
             got="ratings outside the range",
@@ -87,18 +84,10 @@ def _compiled(function: Any) -> Any:
 
 
 @_compiled
-def _all_finite(values):  # pyright: ignore
-    for value in values:  # noqa: SIM110 (numba compiles loops, not generators)
-        if not np.isfinite(value):
-            return False
-    return True
-
-
-@_compiled
 def _all_in_range(values, low_rounded, high_rounded, low, high):  # pyright: ignore
     for at in range(values.size):
         value = values[at]
-        if value < low_rounded or value > high_rounded:
+        if not (low_rounded <= value <= high_rounded):  # so written, it is also true for nan
             return False
         if value < low:
             values[at] = low

@@ -10,6 +10,7 @@ keeps the peak of memory near the size of the result.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +69,12 @@ def names_for(scale: Scale, user: str, item: str, rating: str | None) -> ColumnN
 def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str) -> Ratings:
     """`table` maps the names to Arrow columns; it is emptied on the way."""
     _check_columns(table, names)
-    values = _read_values(table, names, domain.scale, duplicates)
-    items = _catalogue_positions(table.pop(names.item), domain)
+    with ThreadPoolExecutor(2) as pool:  # Arrow lets go of Python's lock, so the three columns overlap
+        finding = pool.submit(_catalogue_positions, table.pop(names.item), domain)
+        encoding = pool.submit(encode, table.pop(names.user))
+        values = _read_values(table, names, domain.scale, duplicates)
+    items, (users, user_ids) = finding.result(), encoding.result()
+    del finding, encoding  # they hold what they found
     if unknown_items == "error" and len(items) and items.min() < 0:
         refuse(
             f"item column {names.item!r}",
@@ -84,7 +89,6 @@ def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplic
             needed="items of the domain",
             try_=f"the catalogue that belongs to this file, or {EXCHANGED}",
         )
-    users, user_ids = encode(table.pop(names.user))
     rows = group_by_user(users, items, values, len(user_ids))
     del users, items, values
     rows = _settle(rows, domain.scale, names, duplicates)

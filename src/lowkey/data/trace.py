@@ -46,6 +46,9 @@ class Measurements(ABC):
 class DenseMeasurements(Measurements):
     values: Floats  # (n, d1, d2), C order
 
+    def __post_init__(self) -> None:
+        _freeze(self, "values")
+
     @property
     def shape(self) -> tuple[int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.values.shape[1], self.values.shape[2]
@@ -72,6 +75,9 @@ class SparseMeasurements(Measurements):
     rows: npt.NDArray[np.int32]
     columns: npt.NDArray[np.int32]
     values: npt.NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        _freeze(self, "offsets", "rows", "columns", "values")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -101,6 +107,9 @@ class LowRankMeasurements(Measurements):
 
     left: Floats  # (n, d1, q)
     right: Floats  # (n, d2, q)
+
+    def __post_init__(self) -> None:
+        _freeze(self, "left", "right")
 
     @property
     def shape(self) -> tuple[int, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -133,7 +142,7 @@ class TraceRecords(Closed):
     __slots__ = ("_measurements", "_responses", "n_records", "shape")
 
     def __init__(self, measurements: Measurements, responses: npt.NDArray[np.float64]) -> None:
-        self._measurements, self._responses = measurements, responses
+        self._measurements, self._responses = measurements, frozen(responses)
         self.n_records, self.shape = len(responses), measurements.shape
 
     def blocks(self, max_records: int) -> Iterator[RecordBlock]:
@@ -144,6 +153,18 @@ class TraceRecords(Closed):
 
     def _public_facts(self) -> str:
         return f"{self.n_records} records, X of shape {self.shape}"
+
+
+def frozen(array: Any) -> Any:
+    """A read-only view: no kernel can change it by accident, and compiled loops see one kind of array."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _freeze(measurements: Measurements, *names: str) -> None:
+    for name in names:
+        object.__setattr__(measurements, name, frozen(getattr(measurements, name)))
 
 
 def cells(rows: Any, columns: Any, shape: tuple[int, int]) -> SparseMeasurements:

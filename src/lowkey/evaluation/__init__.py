@@ -1,4 +1,5 @@
 """Lab room: how good a model is, on data that you treat as public: none of these numbers is private."""
+# ruff: noqa: F401 (the imports for type checkers are the public names)
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowkey.evaluation.metrics import coverage, mae, ndcg_at_k, recall_at_k, rmse
+    from lowkey.evaluation.metrics import better_of_two, coverage, mae, ndcg_at_k, recall_at_k, rmse
     from lowkey.evaluation.protocol import evaluate
     from lowkey.evaluation.splits import Split, hold_out_users, split_ratings
 
 HOMES = {
-    "metrics": ("coverage", "mae", "ndcg_at_k", "recall_at_k", "rmse"),
+    "metrics": ("better_of_two", "coverage", "mae", "ndcg_at_k", "recall_at_k", "rmse"),
     "protocol": ("evaluate",),
     "splits": ("Split", "hold_out_users", "split_ratings"),
 }

@@ -45,6 +45,21 @@ def ndcg_at_k(recommended: Positions, relevant: Any) -> float:
     return float(np.mean(hits[has_any] @ discounts / best[has_any])) if has_any.any() else float("nan")
 
 
+def better_of_two(scores: npt.ArrayLike, actual: Any) -> float:
+    """Of two held-out items that a user rated differently, how often the better one scores higher (ties: half).
+
+    ``scores`` belong to the stored entries of ``actual``. Averaged over users who have such a pair; a coin gets 0.5. It
+    compares models that predict ratings with those that only rank.
+    """
+    scores, found = np.asarray(scores, np.float64), []
+    for start, stop in zip(actual.indptr[:-1], actual.indptr[1:], strict=True):
+        better = actual.data[start:stop, None] > actual.data[None, start:stop]
+        if better.any():
+            ahead = np.sign(scores[start:stop, None] - scores[None, start:stop])[better]
+            found.append(float(np.mean(ahead + 1.0)) / 2.0)
+    return float(np.mean(found)) if found else float("nan")
+
+
 def coverage(recommended: Positions, n_items: int) -> float:
     """The share of the catalogue that is in somebody's list."""
     return len(np.unique(recommended[recommended >= 0])) / n_items

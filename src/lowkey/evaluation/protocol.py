@@ -8,14 +8,16 @@ import numpy as np
 import scipy.sparse
 
 from lowkey.errors import refuse
-from lowkey.evaluation.metrics import coverage, mae, ndcg_at_k, recall_at_k, rmse
+from lowkey.evaluation.metrics import better_of_two, coverage, mae, ndcg_at_k, recall_at_k, rmse
 from lowkey.linalg.topn import top_n
 
 CHUNK_NUMBERS = 1 << 23  # scores held at a time: 64 MB
 
 
-def evaluate(model: Any, histories: Any, held_out: Any, k: int = 20, relevant_from: float | None = None) -> dict[str, float]:
-    """RMSE and MAE (where the model predicts ratings), Recall@k, NDCG@k and coverage, by name.
+def evaluate(
+    model: Any, histories: Any, held_out: Any, k: int = 20, relevant_from: float | None = None
+) -> dict[str, float]:
+    """RMSE and MAE (where the model predicts ratings), better of two, Recall@k, NDCG@k and coverage, by name.
 
     ``model`` is a fitted estimator or a loaded release. Relevant are the held-out items, or those of them rated
     ``relevant_from`` or more; items of the history are never recommended. NOT PRIVATE: for public data only.
@@ -43,6 +45,8 @@ def evaluate(model: Any, histories: Any, held_out: Any, k: int = 20, relevant_fr
     figures: dict[str, float] = {}
     if model.settings.get("rating_range") is not None and held_out.nnz:  # otherwise scores are no ratings
         figures = {"rmse": rmse(predicted, held_out.data), "mae": mae(predicted, held_out.data)}
+    if model.domain.feedback == "ratings":
+        figures["better of two"] = better_of_two(predicted, held_out)
     return {
         **figures,
         f"recall@{k}": recall_at_k(lists, relevant),

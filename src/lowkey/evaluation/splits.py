@@ -36,7 +36,8 @@ def hold_out_users(ratings: Ratings, users: float = 0.1, fold_in: float = 0.8, s
     none of it), and the rest is held out. This is how the model meets people who were not in its data.
     """
     _check_share("fold_in", fold_in)
-    rows, keys = ratings._open_csr(), ratings._open_keys()
+    rows: Any = ratings._open_csr()
+    keys = ratings._open_keys()
     wanted = round(users * rows.shape[0]) if 0 < users < 1 else int(users)
     if not 1 <= wanted < rows.shape[0]:
         refuse("users", got=f"{users:g}", needed="a share below 1, or fewer users than there are", try_="users=0.1")

@@ -62,18 +62,17 @@ def fit_factors(
 ) -> FactorFit:
     """Variational empirical Bayes: every item's factor has a posterior N(w_i, V_i) under the prior N(0, diag(g)).
 
-    g is learnt: own size to the power ``temper`` times the average size to the rest. 1 would prune too eagerly, 0 lets the
-    noise fill every direction. c takes up the small negative shift of all pairs that centring on one's own mean leaves.
-    kappa C is the sampling variance of the users themselves, by moments of the residual, never below half of its
-    theoretical value total^2 / ratings_per_user.
+    g is learnt, tempered: max(own, own^temper average^(1 - temper)). With the own size alone weak factors are pruned for
+    good; without the max, dead factors drag the strong ones down when the noise dominates. c takes up the small negative
+    shift of all pairs that centring on one's own mean leaves. kappa C is the sampling variance of the users themselves,
+    by moments of the residual, within half and three times its theoretical value total^2 / ratings_per_user.
     """
     n = len(moments)
     rank = min(rank, n - 1)
     diagonal = np.arange(n)
     own_counts, own_moments = np.diag(cocounts), np.diag(moments)
     total = max(own_moments.sum() / own_counts.sum(), 1e-3)
-    least_kappa = 0.5 * total**2 / max(ratings_per_user, 1.0)
-    kappa = 2.0 * least_kappa
+    kappa = expected_kappa = total**2 / max(ratings_per_user, 1.0)
     w = _start(moments, cocounts, std, rank)  # (n, rank)
     posterior = np.zeros((n, rank, rank))
     g, c = (w * w).mean(0), 0.0
@@ -88,13 +87,14 @@ def fit_factors(
         target = (per_moment * moments) @ w + c * (precision @ w)
         w = 0.5 * w + 0.5 * np.einsum("ikl,il->ik", posterior, target)
         own = (w * w).mean(0) + np.einsum("ikk->k", posterior) / n
-        g = own**temper * own.mean() ** (1.0 - temper) + 1e-12
+        g = np.maximum(own, own**temper * own.mean() ** (1.0 - temper)) + 1e-12
         misfit = moments - cocounts * (w @ w.T)
         c = float(np.clip(-np.sum(per_moment * misfit) / precision.sum(), 0.0, 0.05))
         if sweep >= 10:
             misfit += c * cocounts
             misfit[diagonal, diagonal] = 0.0
-            kappa = max(least_kappa, (np.sum(misfit**2) - pairs * std**2) / all_counts)
+            seen_kappa = (np.sum(misfit**2) - pairs * std**2) / all_counts
+            kappa = float(np.clip(seen_kappa, 0.5 * expected_kappa, 3.0 * expected_kappa))
     explained = np.sum(own_counts * (w * w).sum(1)) / own_counts.sum()
     return FactorFit(w, max(0.1 * total, total - explained), c, kappa)
 

@@ -41,23 +41,26 @@ ENERGY_SHARE = 0.1  # of a round's budget, in the power form: one number needs l
 
 
 class DPFrankWolfe(Recommender):
-    """Least squares over matrices of nuclear norm at most ``nuclear_norm``, in ``n_iter`` rounds.
+    """Matrix completion by one noisy leading direction per round, in ``n_iter`` rounds.
 
     A round posts the noisy Gram matrix of the users' residuals (``form="gram"``), or ``power_steps`` noisy products and
     one noisy eigenvalue (``form="power"``); every user then moves along the leading direction on their own device. The
     model is the list of posted directions: who has a history replays them.
 
+    ``step`` says how users move. "constant" is the paper's step 1/T, T = n_iter + 1, towards a matrix of nuclear norm
+    ``nuclear_norm``; "decreasing" takes 2/(t + 1) instead. "corrective" (default) refits a user's coefficients on all
+    directions so far, with the ridge ``reg`` in place of the nuclear norm; it needs no eigenvalue.
+
     All bounds are public. ``row_norm`` (L) bounds a user's centred row; by default a quarter of the rating range times
     the root of 80 ratings (or of the catalogue, if smaller). ``residual_norm`` bounds what a user shows in a round; by
     default L. ``nuclear_norm`` is by default what a matrix of that spread has, ``expected_users`` x n_items, when
-    ``NUCLEAR_RANK`` equal directions make it up. ``offset_reg`` damps the user's own mean, which is subtracted locally;
-    None leaves it in. ``step`` is "decreasing", 2/(t + 1), or "constant", the paper's 1/T with T = n_iter + 1.
-    ``noise_schedule`` s gives round t a share of the budget in proportion to t^s. ``calibration="published"`` takes the
-    paper's noise and reports the guarantee that holds for it. ``fold_in="ridge"`` serves users by a ridge regression
-    (``reg``) on the posted directions in place of the replay.
+    ``TYPICAL_RANK`` equal directions make it up, and ``reg`` is ``TYPICAL_RANK`` / n_items, its counterpart.
+    ``offset_reg`` damps the user's own mean, which is subtracted locally; None leaves it in. ``noise_schedule`` s gives
+    round t a share of the budget in proportion to t^s. ``calibration="published"`` takes the paper's noise and reports
+    the guarantee that holds for it.
     """
 
-    NUCLEAR_RANK = 4.0
+    TYPICAL_RANK = 4.0
 
     def __init__(
         self,
@@ -69,14 +72,13 @@ class DPFrankWolfe(Recommender):
         row_norm: float | None = None,
         residual_norm: float | None = None,
         offset_reg: float | None = 5.0,
-        step: str = "decreasing",
+        step: str = "corrective",
         eigenvalue_bias: str = "noise",
         noise_schedule: float = 0.0,
         form: str = "auto",
         power_steps: int = 3,
         calibration: str = "exact",
-        fold_in: str = "replay",
-        reg: float = 1.0,
+        reg: float | None = None,
         init_seed: int = 0,
     ) -> None:
         self.epsilon = epsilon
@@ -93,7 +95,6 @@ class DPFrankWolfe(Recommender):
         self.form = form
         self.power_steps = power_steps
         self.calibration = calibration
-        self.fold_in = fold_in
         self.reg = reg
         self.init_seed = init_seed
 
@@ -106,11 +107,15 @@ class DPFrankWolfe(Recommender):
                 size = domain.n_items * (domain.n_items + 1) // 2
                 requests.append(Request(f"residual_gram_{t}", size, share, symmetric=True))
                 continue
-            step_share = share * (1.0 - ENERGY_SHARE) / self.power_steps
+            energy_share = 0.0 if self.step == "corrective" else ENERGY_SHARE * share
             for s in range(1, self.power_steps + 1):
+                step_share = (share - energy_share) / self.power_steps
                 requests.append(Request(f"residual_product_{t}_{s}", domain.n_items, step_share))
-            requests.append(Request(f"residual_energy_{t}", 1, share * ENERGY_SHARE))
-        settings = {"row_norm": self._row_norm(domain), "nuclear_norm": self._nuclear_norm(domain)}
+            if energy_share:
+                requests.append(Request(f"residual_energy_{t}", 1, energy_share))
+        settings: dict[str, Any] = {"row_norm": self._row_norm(domain), "reg": self._reg(domain)}
+        if self.step != "corrective":
+            settings["nuclear_norm"] = self._nuclear_norm(domain)
         plan = self._calibrated(domain, requests, **settings)
         if self.calibration == "exact":
             return plan
@@ -122,19 +127,24 @@ class DPFrankWolfe(Recommender):
 
     def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
         domain, n_items = ratings.domain, ratings.domain.n_items
-        nuclear_norm, limits = self._nuclear_norm(domain), domain.rating_range
+        limits = domain.rating_range
         assert limits is not None
-        public: dict[str, Any] = {"n_items": n_items, "center": sum(limits) / 2.0}
+        public: dict[str, Any] = {"n_items": n_items, "center": sum(limits) / 2.0, "reg": self._reg(domain)}
         public |= {"directions": np.zeros((0, n_items)), "gains": np.zeros(0), "decays": np.zeros(0)}
         for t in range(1, self.n_iter + 1):
             direction, energy = self._leading(t, ratings, engine, billboard, public)
-            step = 2.0 / (t + 1.0) if self.step == "decreasing" else 1.0 / (self.n_iter + 1.0)
-            # Nothing stands out of the noise, not even by chance: the round is void.
-            gain, decay = (step * nuclear_norm / math.sqrt(energy), 1.0 - step) if energy > 0.0 else (0.0, 1.0)
+            gain, decay = self._step(t, energy, domain)
             public["directions"] = np.vstack([public["directions"], direction])
             public["gains"] = np.append(public["gains"], gain)
             public["decays"] = np.append(public["decays"], decay)
         return self._model(domain, billboard, public)
+
+    def _step(self, t: int, energy: float, domain: Domain) -> tuple[float, float]:
+        """Round t in two numbers: how far to go along the direction, and what to keep of the rounds before."""
+        if self.step == "corrective" or energy <= 0.0:
+            return 0.0, 1.0  # refitted anyway; or nothing stands out of the noise, not even by chance
+        step = 2.0 / (t + 1.0) if self.step == "decreasing" else 1.0 / (self.n_iter + 1.0)
+        return step * self._nuclear_norm(domain) / math.sqrt(energy), 1.0 - step
 
     def _leading(
         self, t: int, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
@@ -158,6 +168,8 @@ class DPFrankWolfe(Recommender):
             sums, _ = engine.sweep(ResidualProduct(*bounds, s), ratings, public={**public, "direction": direction})
             direction = np.asarray(billboard.post(sums[f"residual_product_{t}_{s}"]))
         direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+        if self.step == "corrective":
+            return direction, 0.0
         sweep = ResidualEnergy(*bounds)
         sums, _ = engine.sweep(sweep, ratings, public={**public, "direction": direction})
         value = float(billboard.post(sums[sweep.name])[0])
@@ -196,20 +208,25 @@ class DPFrankWolfe(Recommender):
                 needed="one of the two, as a public number",
                 try_="Domain(..., expected_users=...)",
             )
-        return rating_spread(domain) * math.sqrt(self.NUCLEAR_RANK * domain.expected_users * domain.n_items)
+        return rating_spread(domain) * math.sqrt(self.TYPICAL_RANK * domain.expected_users * domain.n_items)
+
+    def _reg(self, domain: Domain) -> float | None:
+        """The ridge of the users' refit; None where they repeat the steps."""
+        if self.step != "corrective":
+            return None
+        return self.TYPICAL_RANK / domain.n_items if self.reg is None else self.reg
 
     def _row_norm(self, domain: Domain) -> float:
         return default_row_norm(domain) if self.row_norm is None else self.row_norm
 
     def _check(self, domain: Domain) -> None:
         need_ratings(type(self).__name__, domain)
-        need_word("step", self.step, "decreasing", "constant")
+        need_word("step", self.step, "corrective", "decreasing", "constant")
         need_word("eigenvalue_bias", self.eigenvalue_bias, "noise", "published", "none")
         need_word("form", self.form, "auto", "gram", "power")
         need_word("calibration", self.calibration, "exact", "published")
-        need_word("fold_in", self.fold_in, "replay", "ridge")
         need_positive(nuclear_norm=self.nuclear_norm, row_norm=self.row_norm, residual_norm=self.residual_norm)
-        need_positive(n_iter=self.n_iter, power_steps=self.power_steps)
+        need_positive(n_iter=self.n_iter, power_steps=self.power_steps, reg=self.reg)
         if self.calibration == "published" and self._form(domain) == "power":
             refuse("calibration", got="'published' with a power iteration", needed="form='gram'", try_="form='gram'")
 
@@ -217,12 +234,9 @@ class DPFrankWolfe(Recommender):
         limits = domain.rating_range
         assert limits is not None
         settings: dict[str, Any] = {"center": public["center"], "offset_reg": self.offset_reg, "rating_range": list(limits)}
+        settings |= {"row_norm": self._row_norm(domain), "reg": public["reg"]}
         arrays = {"item_factors": np.ascontiguousarray(public["directions"].T)}
-        if self.fold_in == "ridge":
-            arrays["item_bias"] = np.zeros(domain.n_items)
-            return Model(type(self).__name__, "factors", arrays, settings | {"reg": self.reg}, domain, billboard.ledger)
         arrays |= {"gains": public["gains"], "decays": public["decays"]}
-        settings["row_norm"] = self._row_norm(domain)
         return Model(type(self).__name__, "replay", arrays, settings, domain, billboard.ledger)
 
 
@@ -236,11 +250,10 @@ class FrankWolfe(DPFrankWolfe):
         n_iter: int = 100,
         nuclear_norm: float | None = None,
         offset_reg: float | None = 5.0,
-        step: str = "decreasing",
+        step: str = "corrective",
         form: str = "auto",
         power_steps: int = 10,
-        fold_in: str = "replay",
-        reg: float = 1.0,
+        reg: float | None = None,
         init_seed: int = 0,
     ) -> None:
         super().__init__(
@@ -250,7 +263,6 @@ class FrankWolfe(DPFrankWolfe):
             step=step,
             form=form,
             power_steps=power_steps,
-            fold_in=fold_in,
             reg=reg,
             init_seed=init_seed,
         )

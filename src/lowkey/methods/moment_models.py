@@ -14,7 +14,8 @@ from lowkey.linalg.fission import split_noise
 from lowkey.linalg.packed import unpack
 from lowkey.moments import Moments
 
-DEFAULT_RANK = 20
+RANKS = (10, 20, 40)  # tried on the moments themselves; one of them alone where the head is large
+LARGE_HEAD, LARGE_HEAD_RANK = 1000, 20
 EASE_RIDGE = 1.3
 
 Released = tuple[str, dict[str, NDArray[Any]], dict[str, Any]]
@@ -23,8 +24,13 @@ Released = tuple[str, dict[str, NDArray[Any]], dict[str, Any]]
 def model_of(moments: Moments, n_items: int, rank: int | None, reg: float) -> Released:
     """The rule, the arrays and the settings of a model. ``reg`` scales the ridge that follows from the moments."""
     if moments.feedback == "ratings":
-        return _rating_factors(moments, n_items, DEFAULT_RANK if rank is None else rank, reg)
+        return _rating_factors(moments, n_items, default_rank(moments) if rank is None else rank, reg)
     return _ease(moments, n_items, reg) if rank is None else _row_factors(moments, n_items, rank, reg)
+
+
+def default_rank(moments: Moments) -> int:
+    """The rank that the moments themselves prefer, where trying is quick."""
+    return LARGE_HEAD_RANK if len(moments.arrays["head"]) > LARGE_HEAD else best_rank(moments, RANKS)[0]
 
 
 def ratings_per_user(moments: Moments) -> float:
@@ -43,14 +49,17 @@ def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Re
     settings = {
         "center": moments.settings["center"],
         "rating_range": moments.settings["rating_range"],
-        "offset_reg": moments.settings["offset_reg"],
+        "offset_reg": 1.0,  # an own offset varies as much as a residual
         "reg": reg * fit.residual_variance,
     }
     return "factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings
 
 
 def best_rank(moments: Moments, ranks: Sequence[int], seed: int = 0) -> tuple[int, dict[int, float]]:
-    """The rank whose fit to one half of the posted moments explains the other half best, and every rank's misfit."""
+    """The smallest rank whose fit to one half of the posted moments explains the other half nearly best, and all misfits.
+
+    Nearly: within a tenth. The halves share their people, so the sampling error of few people speaks for larger ranks.
+    """
     std, arrays = moments.noise_std, moments.arrays
     cocounts = clean_cocounts(unpack(arrays["rated_gram"]), std["rated_gram"])
     (fitted, fitted_std), (held_out, held_out_std) = split_noise(
@@ -61,7 +70,7 @@ def best_rank(moments: Moments, ranks: Sequence[int], seed: int = 0) -> tuple[in
     # One yardstick for all: a fit's own sampling variance would excuse what it does not explain.
     variances = held_out_std**2 + min(fit.sampling for fit in fits.values()) * cocounts
     misfits = {rank: fit.misfit(held_out, cocounts, variances) for rank, fit in fits.items()}
-    return min(misfits, key=lambda rank: misfits[rank]), misfits
+    return min(rank for rank in ranks if misfits[rank] <= 1.1 * min(misfits.values())), misfits
 
 
 def _ease(moments: Moments, n_items: int, reg: float) -> Released:

@@ -31,12 +31,25 @@ SUM_BOUND = 0.22  # of the rating range: a user's own standard deviation
 RESIDUAL_BOUND = 0.17  # of the rating range: a user's root mean square residual
 PRIOR_STD = 0.1  # of the rating range: how far item means are apart
 SHARES = {
-    "ratings": {"item_means": 0.10, "residual_gram": 0.75, "rated_gram": 0.15},
+    "ratings": {"item_means": 0.05, "residual_gram": 0.85, "rated_gram": 0.10},
     "binary": {"item_counts": 0.05, "row_gram": 0.95},
 }
-CLEAR_OF_NOISE = {"ratings": 3.0, "binary": 22.0}  # an item of the head has a posted count this many noise stds high
+OFFSET_REG = 4.0  # damps a user's own offset in training, so that few ratings do not pass for a bias
 SMALLEST_HEAD, LARGEST_HEAD = 100, 4096
 WEIGHT_POWER = 0.3  # binary: an item weighs posted count^-0.3 in a row
+
+
+def _clear_count(domain: Domain, counts: NDArray[np.float64], std: float) -> float:
+    """The posted count from which an item belongs to the head.
+
+    Ratings: clear of the noise, as the fit weighs every entry by what it knows. Binary: half way, in logarithms,
+    between the noise and a typical item (times 4.5, by experiment): a rule that stays put when users and noise grow
+    together; EASE weighs all items alike, so items that are mostly noise would cost more than they bring.
+    """
+    if domain.feedback == "ratings":
+        return 3.0 * std
+    typical = max(float(counts.mean()), std / np.sqrt(len(counts)))
+    return 4.5 * float(np.sqrt(std * typical))
 
 
 class DPMoments(Recommender):
@@ -59,7 +72,6 @@ class DPMoments(Recommender):
         head: int | None = None,
         reg: float = 1.0,
         residual_bound: float | None = None,
-        offset_reg: float = 1.0,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -68,7 +80,6 @@ class DPMoments(Recommender):
         self.head = head
         self.reg = reg
         self.residual_bound = residual_bound
-        self.offset_reg = offset_reg
 
     def plan(self, domain: Domain) -> Plan:
         order = self._largest_head(domain)
@@ -107,7 +118,7 @@ class DPMoments(Recommender):
         public["item_bias"] = item_effects(sums, counts, stds["item_sums"], PRIOR_STD * spread)
         public |= self._head(domain, counts, stds["item_counts"])
         bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * spread
-        posted, std = self._posts(RatingMoments(bound, self.offset_reg), ratings, engine, billboard, public)
+        posted, std = self._posts(RatingMoments(bound, OFFSET_REG), ratings, engine, billboard, public)
         arrays = {
             "item_sums": sums,
             "item_counts": counts,
@@ -115,7 +126,7 @@ class DPMoments(Recommender):
             "head": public["head"],
             **posted,
         }
-        settings = {"center": public["center"], "rating_range": [low, high], "offset_reg": self.offset_reg}
+        settings = {"center": public["center"], "rating_range": [low, high]}
         return Moments("ratings", arrays, {**stds, **std}, settings)
 
     def _post_binary(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Moments:
@@ -140,8 +151,8 @@ class DPMoments(Recommender):
         """The items with the highest posted counts: ``head`` of them, or those clear of the noise."""
         size = self.head
         if size is None:
-            clear = int(np.sum(counts >= CLEAR_OF_NOISE[domain.feedback] * std))
-            size = min(max(clear, SMALLEST_HEAD), self._largest_head(domain))
+            largest = self._largest_head(domain)
+            size = min(max(int(np.sum(counts >= _clear_count(domain, counts, std))), SMALLEST_HEAD), largest)
         head = np.sort(np.argsort(-counts, kind="stable")[:size])
         slots = np.full(domain.n_items, -1, np.int32)
         slots[head] = np.arange(len(head), dtype=np.int32)

@@ -63,8 +63,8 @@ class DPOneBit(Recommender):
         output_ridge: float = 0.05,
         n_factors: int = 32,
         reg: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 100,
+        tol: float = 5e-3,
+        max_iter: int = 60,
         init_seed: int = 0,
     ) -> None:
         self.epsilon = epsilon
@@ -273,8 +273,8 @@ class OneBit(DPOneBit):
         rank: int = 1,
         n_factors: int = 32,
         reg: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 100,
+        tol: float = 5e-3,
+        max_iter: int = 60,
         flip_probability: float = 0.0,
     ) -> None:
         super().__init__(

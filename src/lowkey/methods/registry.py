@@ -16,6 +16,7 @@ PRIVATE = {
 BASELINES = {
     "Bias": "lowkey.methods.bias:Bias",
     "Popularity": "lowkey.methods.bias:Popularity",
+    "FrankWolfe": "lowkey.methods.frank_wolfe:FrankWolfe",
 }
 
 

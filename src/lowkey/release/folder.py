@@ -129,7 +129,7 @@ def existing_folder(folder: Any) -> Path:
 def check_destination(folder: Any) -> Path:
     """A place where a release can be written. Call it before a fit: a fit is paid for even if it can't be saved."""
     path = Path(folder)
-    if path.is_symlink() or path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise InputError(
             what="release folder", got=f"{str(path)!r}, which exists", needed="a new or empty folder", try_="another name"
         )

@@ -18,9 +18,10 @@ from lowkey.report.questions import questions, registry_entry
 RULES_IN_WORDS = {
     "factors": "A score is an item's own level plus the match of the item's factors with the user's factors, which the "
     "user's own device computes from the user's own history.",
-    "item-weights": "A score is a weighted sum over the items of a user's own history; the weights between items are released.",
-    "signs": "A score is the chance of a like, from the match of the item's factors with the user's factors, which the user's "
-    "own device computes from the user's own likes and dislikes.",
+    "item-weights": "A score is a weighted sum over the items of a user's own history; the weights between items are "
+    "released.",
+    "signs": "A score is the chance of a like, from the match of the item's factors with the user's factors, which the "
+    "user's own device computes from the user's own likes and dislikes.",
     "replay": "A user's own device repeats the training steps on the user's own history; the released directions and step "
     "lengths are those of the training.",
     "projection": "A user's own device projects the user's own history on the released directions between items.",

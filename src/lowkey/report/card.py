@@ -18,12 +18,15 @@ def model_card(report: PrivacyReport) -> str:
         "```python",
         "import lowkey as lk",
         'model = lk.load("this folder")',
-        'model.recommend({"an item id": 4.0}, n=10)' if scale != "binary feedback" else 'model.recommend(["an item id"], n=10)',
+        'model.recommend({"an item id": 4.0}, n=10)'
+        if scale != "binary feedback"
+        else 'model.recommend(["an item id"], n=10)',
         "```",
         f"It knows {domain['n_items']:,} items and expects {scale}. A history stays where this runs: nothing is stored.",
         "",
         "## Privacy",
-        f"epsilon = {report.epsilon:.6g}, delta = {report.delta:g}; one {report.unit}, {report.adjacency}. {report.statement}",
+        f"epsilon = {report.epsilon:.6g}, delta = {report.delta:g}; one {report.unit}, {report.adjacency}. "
+        f"{report.statement}",
         "",
         *(f"- {caveat}" for caveat in report.caveats),
         "",

@@ -13,9 +13,11 @@ from lowkey.report.charts import curve_chart, share_chart, trade_off_chart
 from lowkey.report.contents import PrivacyReport
 
 STYLE = """
-:root { --ink: #1b1f24; --soft: #59626e; --paper: #fdfdfb; --card: #f2f3ef; --rule: #d8dbd3; --blue: #1f5fa8; --area: #1f5fa822; }
+:root { --ink: #1b1f24; --soft: #59626e; --paper: #fdfdfb; --card: #f2f3ef; --rule: #d8dbd3;
+  --blue: #1f5fa8; --area: #1f5fa822; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e7e9ec; --soft: #a2abb7; --paper: #14171b; --card: #1e2329; --rule: #353c45; --blue: #7db4f0; --area: #7db4f033; }
+  :root { --ink: #e7e9ec; --soft: #a2abb7; --paper: #14171b; --card: #1e2329; --rule: #353c45;
+    --blue: #7db4f0; --area: #7db4f033; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.2rem 1rem 4rem; max-width: 46rem; background: var(--paper); color: var(--ink);
@@ -24,7 +26,8 @@ h1 { font-size: 1.5rem; line-height: 1.25; margin: .4rem 0; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; padding-top: .8rem; border-top: 1px solid var(--rule); }
 p, ul { margin: .5rem 0; } li { margin: .3rem 0; }
 .soft, figcaption { color: var(--soft); font-size: .9rem; }
-.statement { background: var(--card); border-left: 4px solid var(--blue); border-radius: 4px; padding: .8rem 1rem; font-size: 1.08rem; }
+.statement { background: var(--card); border-left: 4px solid var(--blue); border-radius: 4px;
+  padding: .8rem 1rem; font-size: 1.08rem; }
 .numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem; margin: .9rem 0; }
 .numbers div { background: var(--card); border-radius: 4px; padding: .55rem .8rem; }
 .numbers b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
@@ -33,9 +36,11 @@ svg text { fill: var(--ink); } .middle { text-anchor: middle; } .end { text-anch
 .grid { stroke: var(--rule); stroke-width: 1; } .back { fill: var(--rule); } .bar, .dot { fill: var(--blue); }
 .line { fill: none; stroke: var(--blue); stroke-width: 2; } .area { fill: var(--area); }
 .guess { fill: none; stroke: var(--soft); stroke-dasharray: 4 4; }
-table { border-collapse: collapse; width: 100%; font-size: .93rem; } table.narrow { width: auto; } td b { white-space: nowrap; }
+table { border-collapse: collapse; width: 100%; font-size: .93rem; }
+table.narrow { width: auto; } td b { white-space: nowrap; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--rule); }
-th { font-weight: 600; } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th { font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
 dt { font-weight: 600; margin-top: .7rem; } dd { margin: .1rem 0 0; } dd::first-letter { text-transform: uppercase; }
 dt span { color: var(--soft); font-weight: 400; display: block; font-size: .9rem; }
 code { font-size: .88em; background: var(--card); padding: .1rem .3rem; border-radius: 3px; }
@@ -51,7 +56,9 @@ def report_page(report: PrivacyReport) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(report.title)}</title><style>{STYLE}</style></head><body>\n"
-        + "\n".join([_head(report), _promise(report), _attacker(report), _spending(report), _accounting(report), _rest(report)])
+        + "\n".join(
+            [_head(report), _promise(report), _attacker(report), _spending(report), _accounting(report), _rest(report)]
+        )
         + "\n</body></html>\n"
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lowkey.privacy.guarantee import NEIGHBOURS, Guarantee
+from lowkey.privacy.guarantee import NEIGHBOURS, OUTSIDE, Guarantee
 from lowkey.report.contents import Question
 
 CURATOR = "To be answered by the curator: the software cannot know it."
@@ -52,7 +52,8 @@ def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[st
             "Correctness",
             "How is the implementation checked?",
             "All private sums leave through one function. Tests replay whole fits on neighbouring data sets against the "
-            "declared sensitivities, and two accountants recompute epsilon from the ledger; the command lowkey verify repeats that.",
+            "declared sensitivities, and two accountants recompute epsilon from the ledger; the command "
+            "lowkey verify repeats that.",
         ),
         (
             "Floating point and randomness",
@@ -63,7 +64,7 @@ def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[st
         (
             "Side channels",
             "What can be seen besides the release?",
-            "Running time, error messages, exit codes and logs are seen by the curator alone and are outside the guarantee.",
+            OUTSIDE[0],
         ),
         (
             "Trust model",

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from lowkey.kernels.frank_wolfe import fold_in
+from lowkey.kernels.frank_wolfe import centered_rows, local_rows
 from lowkey.serving.rule import Rule
 
 
@@ -21,12 +21,16 @@ class ReplayRule(Rule):
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         """(n_rows, 1 + rounds): the user's own offset, then the coefficient of every posted direction."""
-        reg = self.settings["offset_reg"]
-        row = (self.settings["center"], math.inf if reg is None else float(reg), float(self.settings["row_norm"]))
+        offset_reg = self.settings["offset_reg"]
+        rows = (histories.indptr.astype(np.int64), histories.indices)
+        row_norm = float(self.settings["row_norm"])
+        own_mean = (float(self.settings["center"]), math.inf if offset_reg is None else float(offset_reg))
+        targets, own = centered_rows(*rows, histories.data, *own_mean, row_norm)
+        billboard = {name: np.asarray(self.arrays[name], np.float64) for name in ("gains", "decays")}
         directions = np.ascontiguousarray(np.asarray(self.arrays["item_factors"], np.float64).T)
-        steps = (np.asarray(self.arrays["gains"], np.float64), np.asarray(self.arrays["decays"], np.float64))
-        rows = (histories.indptr.astype(np.int64), histories.indices, histories.data)
-        return fold_in(*rows, *row, directions, *steps)
+        public = {"directions": directions, "reg": self.settings["reg"], **billboard}
+        coefficients, _ = local_rows(*rows, targets, row_norm, public)
+        return np.hstack([own[:, :1], coefficients / own[:, 1:]])
 
     def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         factors = self.transform(histories)

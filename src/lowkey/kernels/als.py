@@ -1,0 +1,255 @@
+"""Kernel room: the users' half of DPALS: each solves for the own factor and adds to the items' normal equations.
+
+| letter | meaning | our word |
+|---|---|---|
+| u | a user's factor, clipped to norm 1 | the scale is the items' |
+| e_j | the user's residual at item j: rating - center - item bias - the user's own offset | target |
+| w_j | weight of the user's rating of j: the sum of w_j^2 over the user's items is at most 1 | item_weights, max_ratings |
+| G_j, g_j | sums over users of w_j u u^T and of w_j e_j u | item_gram, item_rhs |
+| K | the sum of u u^T over all users, for the implicit term | user_gram |
+
+Paper: DPALS (Chien et al. 2021), Algorithm 1 and, for the choice of ratings, Algorithm 3; the weights are those of
+Krichene et al. 2023 (Multi-Task Differential Privacy Under Distribution Skew). Deviates: ``docs/dpals.md``, (a) to (h).
+"""
+
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+from numpy.typing import NDArray
+
+from lowkey.data.ratings import Block
+from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.gram import users_by_item
+from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.user_factors import CHUNK, FACTOR_BITS, user_factors
+from lowkey.linalg.blas import DGEMM, add_gram_float64
+from lowkey.linalg.packed import pack
+from lowkey.privacy.grid import HAIR, Grid
+from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+
+FACTOR_GRID = Grid(-FACTOR_BITS)
+PEAK = 1 << (2 * FACTOR_BITS)
+
+
+@dataclass(frozen=True)
+class ItemEquations(Sweep):
+    """Round ``round``: every item's Gram matrix G_j and right-hand side g_j, and K if ``unobserved_weight`` is above 0.
+
+    x_j = sqrt(w_j) u and t_j = sqrt(w_j) e_j are truncated towards zero; products x_j x_j^T and t_j x_j are exact.
+    Stack of G_j: its squared norm is the sum of |x_j|^4 <= sum of w_j^2 |u|^4 <= 1, and it is positive semidefinite,
+    so replace-one is sqrt(2). Stack of g_j: the sum of t_j^2 |x_j|^2 <= sum of w_j^2 e_j^2 |u|^2 <= row_bound^2, as the
+    row (w_j e_j) is clipped to norm row_bound; replace-one is twice that. K: |u u^T|_F <= 1, again acute.
+    No coordinate of one user exceeds 2^36 units: |x_j|^2 <= 1 and |t_j x_j| <= row_bound.
+    """
+
+    round: int
+    row_bound: float
+    offset_reg: float | None  # None: no offset of the user's own
+    user_reg: float
+    user_reg_exponent: float = 0.0  # ridge = user_reg * (number of ratings)^exponent; local, and free
+    unobserved_weight: float = 0.0
+    max_ratings: int | None = None  # rarest items first; None: all of them, by item weight
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return f"item_gram_{self.round}", f"item_rhs_{self.round}", f"user_gram_{self.round}"
+
+    @property
+    def row_grid(self) -> Grid:
+        return Grid.for_bound(self.row_bound, FACTOR_BITS)
+
+    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+        n_items, rank = public["item_factors"].shape
+        gram, rhs, users = self.names
+        acute = Sensitivity.of_acute_vectors(1.0)
+        row = Sensitivity.of_vectors(self.row_bound)
+        products = Grid(FACTOR_GRID.exponent + self.row_grid.exponent)
+        found = (
+            Statistic(gram, symmetric_shape(rank, n_items), FACTOR_GRID.squared, acute, PEAK, "symmetric"),
+            Statistic(rhs, (n_items, rank), products, row, PEAK),
+        )
+        if self.unobserved_weight > 0.0:
+            found += (Statistic(users, symmetric_shape(rank), FACTOR_GRID.squared, acute, PEAK, "symmetric"),)
+        return found
+
+    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
+        weights = np.ascontiguousarray(public["item_weights"], np.float64)
+        rows = (block.offsets, block.items)
+        targets, root_scale, row_scale, cutoff = self._row_sides(block, public, weights)
+        factors = self._factors(block, public, targets, weights)
+        starts, position, _ = users_by_item(*rows, len(weights))
+        order, bounds = deal(np.diff(starts), get_num_threads())
+        gram, rhs, users = self.names
+        _add_equations(
+            *(order, bounds, starts, position, _owners(block.offsets)),
+            *(factors, targets, np.sqrt(weights), root_scale, row_scale, _rarity(public), cutoff),
+            *(1.0 / self.row_grid.step, sums[gram], sums[rhs], DGEMM),
+        )
+        if self.unobserved_weight > 0.0:
+            whole = factors.astype(np.float64)  # whole numbers, so that the product is exact
+            sums[users] += pack(whole.T @ whole).astype(np.int64)
+        return None
+
+    def _row_sides(self, block: Block, public: Public, weights: NDArray[np.float64]) -> Any:
+        prior = public["center"] + public["item_bias"]
+        has_offset, offset_reg = self.offset_reg is not None, self.offset_reg or 0.0
+        cap = 0 if self.max_ratings is None else self.max_ratings
+        bounds = (has_offset, offset_reg, self.row_bound, cap)
+        return _row_sides(block.offsets, block.items, block.values, prior, weights, _rarity(public), *bounds)
+
+    def _factors(self, block: Block, public: Public, targets: Any, weights: NDArray[np.float64]) -> Any:
+        """Columns of ``item_factors`` must be orthogonal where ``unobserved_weight`` is above 0: the methods see to it."""
+        design = np.asarray(public["item_factors"], np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # a factor that is no number makes no contribution
+            ridge = (self.unobserved_weight * (design * design).sum(axis=0)).astype(np.float32)
+            counts = np.maximum(np.diff(block.offsets), 1).astype(np.float64)
+            regs = (self.user_reg * counts**self.user_reg_exponent).astype(np.float32)
+            design = np.ascontiguousarray(design, np.float32)
+        return user_factors(block.offsets, block.items, targets, weights > 0.0, design, ridge, regs)
+
+
+def _rarity(public: Public) -> NDArray[np.int64]:
+    """A public order of the items, rarest first. An order has no ties, so no draw is needed to break them."""
+    rarity = public.get("rarity")
+    return np.zeros(0, np.int64) if rarity is None else np.ascontiguousarray(rarity, np.int64)
+
+
+def deal(counts: NDArray[np.int64], threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Items to threads, longest first, each to the least loaded: the order, and where each thread's share begins."""
+    order = np.argsort(-counts, kind="stable").astype(np.int64)
+    if threads == 1:
+        return order, np.array([0, len(order)])
+    cost = counts[order] + 24  # about what an item costs beside its ratings
+    hand = _least_loaded(cost, threads)
+    dealt = np.argsort(hand, kind="stable")
+    return order[dealt], np.searchsorted(hand[dealt], np.arange(threads + 1)).astype(np.int64)
+
+
+@njit(cache=True)
+def _least_loaded(cost, threads):
+    load, hand = np.zeros(threads, np.int64), np.empty(len(cost), np.int64)
+    for q in range(len(cost)):
+        hand[q] = load.argmin()
+        load[hand[q]] += cost[q]
+    return hand
+
+
+@njit(cache=True)
+def _owners(offsets):
+    owner = np.empty(offsets[-1], np.int32)
+    for u in range(len(offsets) - 1):
+        owner[offsets[u] : offsets[u + 1]] = u
+    return owner
+
+
+@njit(cache=True, parallel=True)
+def _row_sides(offsets, items, values, prior, weights, rarity, has_offset, offset_reg, row_bound, cap):
+    """Per entry the target; per user sqrt of what turns item weights into w, what shrinks e, and the last item taken.
+
+    With a cap the user takes the ``cap`` rarest items and the scale is 1/sqrt(cap) at most, so equal weights of 1 are
+    not favoured for a short row; without, the scale brings the weights to norm 1.
+    """
+    n_users = len(offsets) - 1
+    targets = np.empty(len(items), np.float32)
+    root_scale, row_scale = np.zeros(n_users), np.zeros(n_users)
+    cutoff = np.full(n_users, np.iinfo(np.int64).max)
+    for u in prange(n_users):
+        lo, hi = offsets[u], offsets[u + 1]
+        offset = 0.0
+        if has_offset and hi > lo:
+            for p in range(lo, hi):
+                offset += values[p] - prior[items[p]]
+            offset /= hi - lo + offset_reg
+        for p in range(lo, hi):
+            targets[p] = np.float32(values[p] - prior[items[p]] - offset)
+        if 0 < cap < hi - lo:
+            places = np.empty(hi - lo, np.int64)
+            for p in range(lo, hi):
+                places[p - lo] = rarity[items[p]]
+            cutoff[u] = np.sort(places)[cap - 1]
+        total = 0.0
+        for p in range(lo, hi):
+            if _taken(rarity, items[p], cutoff[u]):
+                total += weights[items[p]] ** 2
+        total = max(total, float(cap))
+        scale = (1.0 - HAIR) / math.sqrt(total) if 0.0 < total < np.inf else 0.0
+        squared = 0.0
+        for p in range(lo, hi):
+            if _taken(rarity, items[p], cutoff[u]):
+                squared += (scale * weights[items[p]] * np.float64(targets[p])) ** 2
+        root_scale[u] = math.sqrt(scale)
+        row_scale[u] = shrink_factor(squared, row_bound)
+    return targets, root_scale, row_scale, cutoff
+
+
+@njit(cache=True, inline="always")
+def _taken(rarity, item, cutoff):
+    return len(rarity) == 0 or rarity[item] <= cutoff
+
+
+@njit(cache=True, parallel=True)
+def _add_equations(
+    order,
+    bounds,
+    starts,
+    position,
+    owner,
+    factors,
+    targets,
+    root_weights,
+    root_scale,
+    row_scale,
+    rarity,
+    cutoff,
+    per_unit,
+    gram,
+    rhs,
+    dgemm,
+):
+    """Item by item, in float64 that holds whole numbers below 2^53, then into the int64 sums."""
+    rank = factors.shape[1]
+    for thread in prange(len(bounds) - 1):
+        x = np.empty((CHUNK, rank))
+        c = np.empty((rank, rank))
+        b = np.empty(rank)
+        for q in range(bounds[thread], bounds[thread + 1]):
+            j = order[q]
+            if starts[j + 1] == starts[j] or root_weights[j] == 0.0:
+                continue
+            b[:] = 0.0
+            beta = 0.0
+            m = 0
+            for at in range(starts[j], starts[j + 1]):
+                p = position[at]
+                u = owner[p]
+                if _taken(rarity, j, cutoff[u]):
+                    root = root_weights[j] * root_scale[u]
+                    t = float(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_unit, 1.0))
+                    row = factors[u]
+                    for k in range(rank):
+                        whole = np.float64(np.int32(root * np.float64(row[k])))
+                        x[m, k] = whole
+                        b[k] += whole * t
+                    m += 1
+                if m == CHUNK or (at == starts[j + 1] - 1 and m > 0):
+                    add_gram_float64(x, rank, m, beta, c, dgemm)
+                    beta = 1.0
+                    m = 0
+            if beta == 0.0:
+                continue
+            entry = 0
+            row_gram = gram[j]
+            for a in range(rank):
+                rhs[j, a] += np.int64(b[a])
+                for k in range(a, rank):
+                    row_gram[entry] += np.int64(c[a, k])
+                    entry += 1

@@ -1,0 +1,326 @@
+"""The command line, as a newcomer meets it: what works, and one clear line with exit code 2 for everything wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import lowkey as lk
+from lowkey.cli.main import COMMANDS, run
+from lowkey.cli.options import delta_for
+from lowkey.data.synthetic import write_taste
+
+GOOD = "--user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ratings file with text ids, its catalogue, a history, and a release made from them."""
+    folder = tmp_path_factory.mktemp("files")
+    facts = write_taste(folder / "ratings.parquet", 1500, 80, 20, seed=5)
+    (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
+    films = facts["items"]
+    (folder / "mine.csv").write_text(f'item,rating\n"{films[2]}",5\n"{films[7]}",1.5\n')
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        assert run(shlex.split(f"release ratings.parquet {GOOD} --out made --quiet")) == 0
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(files)
+    return files
+
+
+def lowkey(line: str) -> int:
+    return run(shlex.split(line))
+
+
+def test_release_verify_explain_recommend(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "r"
+    assert lowkey(f"release ratings.parquet {GOOD} --out {out}") == 0
+    text = capsys.readouterr().out
+    assert "before any data is read" in text
+    assert "epsilon = 2" in text
+    assert "success" in text
+    assert lowkey(f"verify {out}") == 0
+    text = capsys.readouterr().out
+    assert text.count("\nyes") + text.startswith("yes") == len(lk.verify(out))
+    assert lowkey(f"explain {out}") == 0
+    assert "tossing a coin" in capsys.readouterr().out
+    assert lowkey(f"recommend {out} --history mine.csv -n 4 --json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["items"]) == 4
+    assert set(answer["items"]) <= set(Path("catalogue.txt").read_text().splitlines())
+
+
+def test_a_tampered_release_fails_with_one(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "r"
+    lowkey(f"release ratings.parquet {GOOD} --out {out} --quiet")
+    card = out / "MODEL_CARD.md"
+    card.write_text(card.read_text().replace("epsilon = 2", "epsilon = 1"))
+    assert lowkey(f"verify {out}") == 1
+    assert "NO   MODEL_CARD.md" in capsys.readouterr().out
+    assert lowkey(f"explain {out}") == 1
+    (out / "manifest.json").unlink()
+    assert lowkey(f"recommend {out} --history mine.csv") == 1
+
+
+def test_dry_run_shows_the_price_and_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ratings.parquet").write_text("not even a parquet file: nobody looks")
+    for catalogue in ("--items 1..300", "--private-catalogue"):
+        options = "--user u --item i --binary --epsilon 1 --expected-users 5000 --out r --dry-run"
+        assert lowkey(f"release ratings.parquet {catalogue} {options}") == 0
+        text = capsys.readouterr().out
+        assert "together at most epsilon = 1 at delta = 1e-06" in text
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["ratings.parquet"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--binary", "--adjacency replace-one", "--method bias --set n_iter=1", "--expected-users 2000", "--format parquet"],
+)
+def test_options_that_a_newcomer_tries(here: Path, tmp_path: Path, options: str) -> None:
+    base = GOOD.replace("--scale 0.5 5", "") if "--binary" in options else GOOD
+    assert lowkey(f"release ratings.parquet {base} {options} --out {tmp_path / 'r'} --quiet") == 0
+    assert all(check.ok for check in lk.verify(tmp_path / "r"))
+
+
+def test_a_private_catalogue_is_selected_and_paid_for(here: Path, tmp_path: Path, capsys: Any) -> None:
+    base = GOOD.replace("--items catalogue.txt", "--private-catalogue").replace("--epsilon 2", "--epsilon 1")
+    assert lowkey(f"release ratings.parquet {base} --out {tmp_path / 'r'} --json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["epsilon"] <= 1.0
+    assert 0 < answer["items"] < 80
+    assert all(check.ok for check in lk.verify(tmp_path / "r"))
+    posts = json.loads((tmp_path / "r" / "privacy_report.json").read_text())["posts"]
+    assert [post["fit"] for post in posts] == ["PrivateCatalogue", "DPBias"]
+
+
+WRONG = {
+    "--epsilon 0": "epsilon",
+    "--epsilon -1": "epsilon",
+    "--epsilon inf": "epsilon",
+    "--epsilon nan": "epsilon",
+    "--epsilon many": "--epsilon",
+    "--delta 0": "delta",
+    "--delta 1": "delta",
+    "--user nobody": "'nobody'",
+    "--user item --item user": "catalogue",
+    "--rating item": "column names",
+    "--scale 5 0.5": "--scale",
+    "--scale 0.5": "--scale",
+    "--scale 2 4": "outside the range",
+    "--items nowhere.txt": "nowhere.txt",
+    "--items 9..1": "--items",
+    "--items 1..9": "catalogue",
+    "--binary": "--binary",
+    "--private-catalogue": "--private-catalogue",
+    "--adjacency remove": "--adjacency",
+    "--method magic": "bias",
+    "--method Popularity": "non-private",
+    "--set n_iter": "NAME=VALUE",
+    "--set n_iter=0": "--set",
+    "--set n_iter=many": "--set",
+    "--set speed=3": "n_iter",
+    "--set epsilon=9": "--set",
+    "--total-epsilon 3": "--ledger",
+    "--total-epsilon 1 --ledger new.jsonl": "budget",
+    "--expected-users 0": "expected_users",
+    "--duplicates first": "--duplicates",
+    "--unknown-items keep": "--unknown-items",
+    "--format excel": "parquet",
+    "--format csv": "first line",
+    "--epsilom 2": "--epsilom",
+    "--out .": "release folder",
+    "--out nowhere/deep/r": "mkdir",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_every_wrong_option_is_one_line_and_exit_code_2(here: Path, tmp_path: Path, capsys: Any, wrong: str) -> None:
+    assert lowkey(f"release ratings.parquet {GOOD} --out {tmp_path / 'r'} {wrong}") == 2
+    complaint = [line for line in capsys.readouterr().err.splitlines() if "0:00:0" not in line and line.strip()]
+    assert len(complaint) == 1, complaint
+    assert complaint[0].startswith("lowkey: ")
+    assert WRONG[wrong] in complaint[0]
+    assert "Try" in complaint[0]
+    assert not (tmp_path / "r").exists()
+
+
+OTHERS = {
+    "release": "file",
+    "release ratings.parquet": "--epsilon",
+    "release nowhere.parquet " + GOOD + " --out r": "nowhere.parquet",
+    "release ratings.parquet --user user --item item --scale 1 5 --items 1..9 --epsilon 1 --delta 1e-5 --out r": "--rating",
+    "recommend made": "--history",
+    "recommend nowhere --history mine.csv": "nowhere",
+    "recommend made --history nowhere.csv": "nowhere.csv",
+    "recommend made --history mine.csv --item film": "'film'",
+    "recommend made --history mine.csv -n 0": "needed 1 to 78",
+    "recommend made --history catalogue.txt": "column",
+    "verify nowhere": "nowhere",
+    "verify": "folder",
+    "export made": "--to",
+    "export made --to pickle --out e": "npy",
+    "export made --to npy --out .": "release folder",
+    "plan": "--every",
+    "plan --every 7 --for 1y --total-epsilon 4 --delta 1e-6": "--every",
+    "plan --every 2y --for 1y --total-epsilon 4 --delta 1e-6": "1 to 100000",
+    "plan --every 7d --for 1y --total-epsilon 0 --delta 1e-6": "epsilon",
+    "curve ratings.parquet": "--items",
+    "curve ratings.parquet --user user --item item --binary --items catalogue.txt --delta 1e-5 --epsilons a": "--epsilons",
+    "evaluate made ratings.parquet": "--user",
+    "evaluate made ratings.parquet --user user --item item --rating rating --k 900": "k",
+    "nonsense": "nonsense",
+    "--nonsense": "--nonsense",
+}
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_other_commands_complain_in_one_line_too(here: Path, capsys: Any, line: str) -> None:
+    assert lowkey(line) == 2
+    complaint = [text for text in capsys.readouterr().err.splitlines() if "0:00:0" not in text and text.strip()]
+    assert len(complaint) == 1, complaint
+    assert OTHERS[line] in complaint[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(capsys: Any, command: str) -> None:
+    assert lowkey(f"{command} --help") == 0
+    assert f"Example: lowkey {command}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_recommend_answers_many_people_on_stdin(here: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    films = Path("catalogue.txt").read_text().splitlines()
+    asked = [{"who": 1, "history": {films[0]: 5}}, {"who": 2, "history": {}}]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, asked)) + "\n"))
+    assert lowkey("recommend made --history - -n 3") == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["who"] for answer in answers] == [1, 2]
+    assert films[0] not in answers[0]["items"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"history": {"no such film": 3}}'))
+    assert lowkey("recommend made --history -") == 2
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"history": {"no such film": 3}}'))
+    assert lowkey("recommend made --history - --unknown-items drop") == 0
+
+
+def test_evaluate_and_curve_say_that_they_are_not_private(here: Path, capsys: Any) -> None:
+    assert lowkey("evaluate made ratings.parquet --user user --item item --rating rating") == 0
+    text = capsys.readouterr().out
+    assert "rmse" in text
+    assert "not private" in text
+    line = "curve ratings.parquet --user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --delta 1e-5"
+    assert lowkey(f"{line} --epsilons 0.01,1000 --json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["private"] is False
+    figures = answer["figures"]
+    assert figures["epsilon 1000"]["rmse"] < figures["epsilon 0.01"]["rmse"]
+    assert figures["epsilon 1000"]["rmse"] == pytest.approx(figures["not private (Bias)"]["rmse"], rel=0.05)
+
+
+def test_export(here: Path, tmp_path: Path) -> None:
+    model = lk.load("made")
+    assert lowkey(f"export made --to npy --out {tmp_path / 'n'} -q") == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "n" / "item_bias.npy"), model.arrays["item_bias"])
+    assert np.load(tmp_path / "n" / "items.npy").tolist() == model.domain.item_ids.to_pylist()
+    assert lowkey(f"export made --to parquet --out {tmp_path / 'p'} -q") == 0
+    table = pyarrow.parquet.read_table(tmp_path / "p" / "items.parquet")
+    np.testing.assert_array_equal(table["item_bias"].to_numpy(), model.arrays["item_bias"])
+
+
+def test_a_planned_year_fits_its_budget_exactly(here: Path, tmp_path: Path, capsys: Any) -> None:
+    assert lowkey("plan --every 3m --for 1y --total-epsilon 3 --delta 1e-5 --json") == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["releases"] == 4
+    assert planned["epsilon_each"] > 3 / 4
+    base = GOOD.replace("--epsilon 2", f"--epsilon {planned['epsilon_each']}")
+    shared = f"--ledger {tmp_path / 'people.jsonl'} --total-epsilon 3"
+    codes = [lowkey(f"release ratings.parquet {base} {shared} --out {tmp_path / str(i)} -q") for i in range(5)]
+    assert codes == [0, 0, 0, 0, 2]
+    assert "budget" in capsys.readouterr().err
+    assert not (tmp_path / "4").exists()
+    assert lk.load(tmp_path / "3").guarantee.epsilon == pytest.approx(3.0, rel=1e-3)
+    assert lk.load(tmp_path / "3").guarantee.epsilon <= 3.0
+
+
+def test_control_c_leaves_no_half_release_and_an_honest_ledger(
+    here: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    from lowkey.privacy.mechanisms import Gaussian
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Gaussian, "apply", interrupted)
+    line = f"release ratings.parquet {GOOD} --ledger {tmp_path / 'people.jsonl'} --total-epsilon 2 --out {tmp_path / 'r'}"
+    assert lowkey(line) == 130
+    assert "no release was written" in capsys.readouterr().err
+    assert sorted(entry.name for entry in tmp_path.iterdir() if "people" not in entry.name) == []
+    ledger = lk.Ledger(tmp_path / "people.jsonl")
+    assert len(ledger.spent()) == 1  # reserved, so it counts, though nothing came out
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    assert lowkey(line) == 2  # the whole budget can't be had again
+
+
+def test_an_unexpected_error_shows_no_message_of_its_own(here: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    from lowkey.cli.options import Table
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("user canary-17 rated zebra 4.5")
+
+    monkeypatch.setattr(Table, "read", fail)
+    monkeypatch.delenv("LOWKEY_DEBUG", raising=False)
+    assert lowkey(f"release ratings.parquet {GOOD} --out {tmp_path / 'r'} -q") == 1
+    complaint = capsys.readouterr().err
+    assert "RuntimeError" in complaint
+    assert "canary" not in complaint
+
+
+def test_delta_from_expected_users_is_a_hundredth_of_their_share() -> None:
+    for users in (1, 9, 10, 943, 1000, 130_000):
+        delta = delta_for(None, users)
+        assert delta is not None
+        assert 1e-4 / users <= delta * 1.0000001
+        assert delta <= 0.0100001 / users
+    assert delta_for(0.3, 100) == 0.3
+
+
+def test_start_up_is_quick_and_colours_can_be_had_off() -> None:
+    """`lowkey --help` loads neither the compiler nor an accountant; NO_COLOR is respected."""
+    code = (
+        "import sys; from lowkey.cli.main import run; run(['--help']); "
+        "heavy = {'numba', 'scipy', 'sklearn', 'dp_accounting', 'pyarrow'} & set(sys.modules); sys.exit(bool(heavy))"
+    )
+    env = {**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b[3" not in done.stdout  # no colour; bold is not a colour
+
+
+def test_the_public_names_are_what_the_type_checker_is_told() -> None:
+    import ast
+
+    tree = ast.parse(Path(lk.__file__).read_text())
+    told = next(node for node in tree.body if isinstance(node, ast.If)).body
+    names = {alias.name: node.module for node in told if isinstance(node, ast.ImportFrom) for alias in node.names}
+    table = {name: module for module, names in lk.HOMES.items() for name in names} | dict.fromkeys(lk.MODULES, "lowkey")
+    assert names == table
+    for name in lk.__all__:
+        assert getattr(lk, name) is not None
