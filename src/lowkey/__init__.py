@@ -18,9 +18,12 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.engines.local import LocalEngine
     from lowkey.methods.bias import Bias, DPBias, Popularity
     from lowkey.methods.catalogue import PrivateCatalogue
+    from lowkey.methods.moments import DPMoments
+    from lowkey.methods.sketched_moments import DPSketch
     from lowkey.methods.frank_wolfe import DPFrankWolfe, FrankWolfe
     from lowkey.methods.svd import DPSVD
     from lowkey.model import Model
+    from lowkey.moments import Moments
     from lowkey.privacy.billboard import Billboard
     from lowkey.privacy.guarantee import Guarantee
     from lowkey.privacy.ledger import Ledger
@@ -34,9 +37,12 @@ HOMES = {
     "lowkey.engines.local": ("LocalEngine",),
     "lowkey.methods.bias": ("Bias", "DPBias", "Popularity"),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
+    "lowkey.methods.moments": ("DPMoments",),
+    "lowkey.methods.sketched_moments": ("DPSketch",),
     "lowkey.methods.frank_wolfe": ("DPFrankWolfe", "FrankWolfe"),
     "lowkey.methods.svd": ("DPSVD",),
     "lowkey.model": ("Model",),
+    "lowkey.moments": ("Moments",),
     "lowkey.privacy.billboard": ("Billboard",),
     "lowkey.privacy.guarantee": ("Guarantee",),
     "lowkey.privacy.ledger": ("Ledger",),

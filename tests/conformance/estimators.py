@@ -81,6 +81,7 @@ CASES = [
     Case(DPSVD, "ratings", {"rank": 3, "cleansing": True}, note="cleansing"),
     Case(DPMoments, "ratings", {"head": 12, "rank": 3}),
     Case(DPMoments, "binary", {"head": 12}),
+    Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
 ]
 BASELINES = [
     Case(lk.Bias, "ratings", personal=False),

@@ -159,7 +159,8 @@ def record(estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray,
     assert billboard.plan is not None
     found = Record(billboard.plan, billboard.entries, engine.calls, estimator.model_, len(openings))
     check_books(found)
-    check_noise(found, noise)
+    if getattr(noise, "factor", 1.0) == 1.0:  # else the noise is wrong on purpose, for another public history
+        check_noise(found, noise)
     return found
 
 

@@ -26,9 +26,13 @@ EXAMPLES = 80  # times CROWD: 2,000 users per case
 BOTH = ["add-remove", "replace-one"]
 
 
+HISTORIES = {"usual": 1.0, "without noise": 0.0, "wild": 1e7}  # bounds must hold for every public history
+
+
 @cache
-def recorded(case: Case, adjacency: str) -> Record:
-    return record(case.make(adjacency=adjacency), case.domain, base_rows(case.domain), base_keys(), SeededNoise(11))
+def recorded(case: Case, adjacency: str, history: str = "usual") -> Record:
+    noise = SeededNoise(11, HISTORIES[history])
+    return record(case.make(adjacency=adjacency), case.domain, base_rows(case.domain), base_keys(), noise)
 
 
 def neighbour(rows: list[Row], row: Row, adjacency: str, place: int, key: int = NEWCOMER) -> tuple[list[Row], np.ndarray]:
@@ -41,9 +45,9 @@ def neighbour(rows: list[Row], row: Row, adjacency: str, place: int, key: int = 
     return [*rows[:place], row, *rows[place + 1 :]], changed
 
 
-def whole_replay(case: Case, adjacency: str, row: Row, place: int) -> float:
+def whole_replay(case: Case, adjacency: str, row: Row, place: int, history: str = "usual") -> float:
     rows, keys = neighbour(base_rows(case.domain), row, adjacency, place)
-    return replay(recorded(case, adjacency), case.make(adjacency=adjacency), case.domain, rows, keys)
+    return replay(recorded(case, adjacency, history), case.make(adjacency=adjacency), case.domain, rows, keys)
 
 
 @pytest.mark.parametrize("adjacency", BOTH)
@@ -56,6 +60,17 @@ def test_gallery_and_aligned_users_in_whole_fits(case: Case, adjacency: str) -> 
     assert len(largest) > 20
     # The attack is one: somebody comes within half of what is declared, at some post.
     assert max(largest.values()) > 0.5, largest
+
+
+@pytest.mark.parametrize("history", ["without noise", "wild"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_other_public_histories(case: Case, history: str) -> None:
+    """Posts ten million times as noisy as planned, and posts without noise: the bounds must hold there too."""
+    for adjacency in BOTH:
+        known = recorded(case, adjacency, history)
+        users = [*gallery(case.domain, base_rows(case.domain)).values(), *(row for _, row in aligned(case.domain, known))]
+        for place, row in enumerate(users[::2]):
+            whole_replay(case, adjacency, row, place % N_USERS, history)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -88,8 +103,8 @@ def test_two_thousand_generated_users(case: Case) -> None:
     def attack(crowd: np.ndarray, key: int) -> None:
         nonlocal seen
         seen += len(crowd)
-        for adjacency in BOTH:
-            known = recorded(case, adjacency)
+        for adjacency, history in itertools.product(BOTH, ["usual", "wild"]):
+            known = recorded(case, adjacency, history)
             added = [contributions(known, as_row(case.domain, user), key + i) for i, user in enumerate(crowd)]
             for at, entry in enumerate(known.entries):
                 stack = [of_user[at] for of_user in added]

@@ -81,7 +81,9 @@ def synthetic_rows(n_users: int, n_tested: int = 50_000, seed: int = 0) -> list[
     def score(model: Any) -> float:
         chunks = range(0, n_tested, 5_000)
         guesses = [model.predict(histories[low : low + 5_000]) for low in chunks]
-        guess = np.concatenate([g[np.arange(len(g)), cells[low : low + len(g)]] for low, g in zip(chunks, guesses, strict=True)])
+        guess = np.concatenate(
+            [g[np.arange(len(g)), cells[low : low + len(g)]] for low, g in zip(chunks, guesses, strict=True)]
+        )
         return rmse(guess, data.truth["held_out_values"][:n_tested])
 
     own: dict[str, Any] = {"offset_reg": None, "row_norm": 4.0}  # no offsets in this data; |u| < 1 gives norms to 5.2

@@ -29,6 +29,7 @@ COMMANDS = {
     "curve": "lowkey.evaluation.commands:curve",
     "plan": "lowkey.cli.plan:plan",
     "export": "lowkey.cli.export:export",
+    "bench": "lowkey.bench.commands:bench",
 }
 INTERRUPTED = 130
 KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users"

@@ -84,14 +84,15 @@ class ItemEquations(Sweep):
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
         weights = np.ascontiguousarray(public["item_weights"], np.float64)
         rows = (block.offsets, block.items)
-        targets, root_scale, row_scale, cutoff = self._row_sides(block, public, weights)
+        rarity = self._rarity(public)
+        targets, root_scale, row_scale, cutoff = self._row_sides(block, public, weights, rarity)
         factors = self._factors(block, public, targets, weights)
         starts, position, _ = users_by_item(*rows, len(weights))
         order, bounds = deal(np.diff(starts), get_num_threads())
         gram, rhs, users = self.names
         _add_equations(
             *(order, bounds, starts, position, _owners(block.offsets)),
-            *(factors, targets, np.sqrt(weights), root_scale, row_scale, _rarity(public), cutoff),
+            *(factors, targets, np.sqrt(weights), root_scale, row_scale, rarity, cutoff),
             *(1.0 / self.row_grid.step, sums[gram], sums[rhs], DGEMM),
         )
         if self.unobserved_weight > 0.0:
@@ -99,12 +100,18 @@ class ItemEquations(Sweep):
             sums[users] += pack(whole.T @ whole).astype(np.int64)
         return None
 
-    def _row_sides(self, block: Block, public: Public, weights: NDArray[np.float64]) -> Any:
+    def _rarity(self, public: Public) -> NDArray[np.int64]:
+        """A public order of the items, rarest first: it has no ties, so no draw is needed. Empty: nothing is left out."""
+        if self.max_ratings is None or self.max_ratings >= len(public["item_weights"]):
+            return np.zeros(0, np.int64)
+        return np.ascontiguousarray(public["rarity"], np.int64)
+
+    def _row_sides(self, block: Block, public: Public, weights: NDArray[np.float64], rarity: NDArray[np.int64]) -> Any:
         prior = public["center"] + public["item_bias"]
         has_offset, offset_reg = self.offset_reg is not None, self.offset_reg or 0.0
         cap = 0 if self.max_ratings is None else self.max_ratings
         bounds = (has_offset, offset_reg, self.row_bound, cap)
-        return _row_sides(block.offsets, block.items, block.values, prior, weights, _rarity(public), *bounds)
+        return _row_sides(block.offsets, block.items, block.values, prior, weights, rarity, *bounds)
 
     def _factors(self, block: Block, public: Public, targets: Any, weights: NDArray[np.float64]) -> Any:
         """Columns of ``item_factors`` must be orthogonal where ``unobserved_weight`` is above 0: the methods see to it."""
@@ -115,12 +122,6 @@ class ItemEquations(Sweep):
             regs = (self.user_reg * counts**self.user_reg_exponent).astype(np.float32)
             design = np.ascontiguousarray(design, np.float32)
         return user_factors(block.offsets, block.items, targets, weights > 0.0, design, ridge, regs)
-
-
-def _rarity(public: Public) -> NDArray[np.int64]:
-    """A public order of the items, rarest first. An order has no ties, so no draw is needed to break them."""
-    rarity = public.get("rarity")
-    return np.zeros(0, np.int64) if rarity is None else np.ascontiguousarray(rarity, np.int64)
 
 
 def deal(counts: NDArray[np.int64], threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -171,7 +172,7 @@ def _row_sides(offsets, items, values, prior, weights, rarity, has_offset, offse
             offset /= hi - lo + offset_reg
         for p in range(lo, hi):
             targets[p] = np.float32(values[p] - prior[items[p]] - offset)
-        if 0 < cap < hi - lo:
+        if 0 < cap < hi - lo and len(rarity):
             places = np.empty(hi - lo, np.int64)
             for p in range(lo, hi):
                 places[p - lo] = rarity[items[p]]
@@ -231,8 +232,8 @@ def _add_equations(
             for at in range(starts[j], starts[j + 1]):
                 p = position[at]
                 u = owner[p]
-                if _taken(rarity, j, cutoff[u]):
-                    root = root_weights[j] * root_scale[u]
+                root = root_weights[j] * root_scale[u]
+                if _taken(rarity, j, cutoff[u]) and root <= 1.0:
                     t = float(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_unit, 1.0))
                     row = factors[u]
                     for k in range(rank):

@@ -115,24 +115,29 @@ class ResidualProduct(ResidualSweep):
 
 @dataclass(frozen=True)
 class ResidualEnergy(ResidualSweep):
-    """The sum of (x . v)^2, the eigenvalue that belongs to a public unit vector v.
+    """The sum of ((x . v)^2, |x|^2 / n_items): the eigenvalue of a public unit vector v, and the mean eigenvalue.
 
-    One number in [0, bound^2] per user: bound^2 bounds both adding one and exchanging one for another.
+    Two non-negative numbers per user, at most bound^2 and bound^2 / n_items: both adding a user and exchanging one for
+    another move each by at most that, together by bound^2 sqrt(1 + 1/n_items^2).
     """
 
     @property
     def name(self) -> str:
         return f"residual_energy_{self.round}"
 
+    @property
+    def energy_grid(self) -> Grid:
+        return Grid.for_bound(self.bound**2, PRODUCT_BITS)
+
     def statistics(self, public: Public) -> tuple[Statistic, ...]:
         squared = self.bound**2
-        grid = Grid.for_bound(squared, PRODUCT_BITS)
-        return (Statistic(self.name, (1,), grid, Sensitivity(squared, squared), grid.units(squared)),)
+        moved = squared * math.sqrt(1.0 + 1.0 / public["n_items"] ** 2)
+        return (Statistic(self.name, (2,), self.energy_grid, Sensitivity(moved, moved), self.energy_grid.units(squared)),)
 
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        direction, grid = _inside(public["direction"]), Grid.for_bound(self.bound**2, PRODUCT_BITS)
+        direction, steps = _inside(public["direction"]), (self.grid.step, self.energy_grid.step)
         units = self.units(block, public)
-        _add_energies(block.offsets, block.items, units, direction, self.grid.step, grid.step, sums[self.name])
+        _add_energies(block.offsets, block.items, units, direction, public["n_items"], *steps, sums[self.name])
         return None
 
 
@@ -147,15 +152,15 @@ def local_rows(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Every user's row after all posted rounds: its coefficients on the directions, and itself on the user's entries.
 
-    Training and serving both come here. With a ``reg`` the user refits all coefficients by a ridge regression (fully
-    corrective Frank-Wolfe, Jaggi 2013 Algorithm 4, with a ridge for the constraint); without, the user repeats the
-    steps one by one.
+    Training and serving both come here. With a ``ridge`` for each direction the user refits all coefficients by a ridge
+    regression (fully corrective Frank-Wolfe, Jaggi 2013 Algorithm 4, with a penalty for the constraint); without, the
+    user repeats the steps one by one.
     """
     directions: NDArray[np.float64] = public["directions"]
-    if public["reg"] is None:
+    if public["ridge"] is None:
         return _replay(offsets, items, targets, row_norm, directions, public["gains"], public["decays"])
     design = np.ascontiguousarray(directions.T)
-    coefficients = ridge_rows(offsets, items, targets, design, public["reg"] * np.eye(len(directions)))
+    coefficients = ridge_rows(offsets, items, targets, design, np.diag(public["ridge"]))
     return coefficients, _predictions(offsets, items, design, coefficients)
 
 
@@ -254,7 +259,11 @@ def _add_products(offsets, items, units, direction, step, product_step, products
 
 
 @njit(cache=True, nogil=True)
-def _add_energies(offsets, items, units, direction, step, energy_step, energies):
+def _add_energies(offsets, items, units, direction, n_items, step, energy_step, energies):
     for u in range(len(offsets) - 1):
         along = _along(items, offsets[u], offsets[u + 1], units, direction, step)
+        squared_norm = 0.0
+        for p in range(offsets[u], offsets[u + 1]):
+            squared_norm += (units[p] * step) ** 2
         energies[0] += to_units(along * along, energy_step)
+        energies[1] += to_units(squared_norm / n_items, energy_step)

@@ -52,7 +52,11 @@ def add_row_grams(offsets, items, units, n_items, triangle):
 
 
 def add_row_grams_by_piece(
-    offsets: NDArray[np.int64], items: NDArray[np.int32], units: NDArray[np.int64], n_items: int, triangle: NDArray[np.int64]
+    offsets: NDArray[np.int64],
+    items: NDArray[np.int32],
+    units: NDArray[np.int64],
+    n_items: int,
+    triangle: NDArray[np.int64],
 ) -> None:
     """The same sum, piece by piece, so that the rows of a piece stay in the cache: about four times faster."""
     first = 0

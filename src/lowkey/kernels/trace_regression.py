@@ -29,6 +29,7 @@ from lowkey.privacy.sums import Sensitivity, Statistic
 
 BITS = 36  # of a contribution; 2^27 records fit an int64 total
 DENSE_NUMBERS = 1 << 20  # of measurements made dense at a time
+BATCH = 16  # records projected in a row: memory is read in long runs
 NO_NORMS = np.zeros(0)
 SUMS_IN_ANY_ORDER = {"reassoc", "contract"}  # lets dot products use vector units; NaN and infinity keep their meaning
 
@@ -176,10 +177,15 @@ def _add_sparse_start(offsets, flat, whitened, y, response_bound, measurement_bo
 def _dense_gradient(measurements, y, values, left, right, reflector, dual, bounds, partial, norms):
     n, rank, chunks = len(measurements), len(values), partial.shape[0]
     for chunk in prange(chunks):
-        along, across, products = np.empty((rank, left.shape[1])), np.empty((rank, right.shape[1])), np.empty(rank)
-        for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
-            _project_dense(measurements[i], left, right, along, across)
-            _add_record(i, y, along, across, values, left, reflector, dual, bounds, partial[chunk], norms, products)
+        along, across = np.empty((BATCH, rank, left.shape[1])), np.empty((BATCH, rank, right.shape[1]))
+        products, last = np.empty(rank), (chunk + 1) * n // chunks
+        for first in range(chunk * n // chunks, last, BATCH):
+            batch = min(BATCH, last - first)
+            for i in range(batch):
+                _project_dense(measurements[first + i], left, right, along[i], across[i])
+            for i in range(batch):
+                out = (bounds, partial[chunk], norms, products)
+                _add_record(first + i, y, along[i], across[i], values, left, reflector, dual, *out)
 
 
 @njit(cache=True, nogil=True, fastmath=SUMS_IN_ANY_ORDER)

@@ -30,3 +30,19 @@ def published_energy(value: float, noise_std: float, order: int, failure: float 
     """The square of Algorithm 1's biased singular value, line 6; its sigma is that of noise before symmetrising."""
     margin = math.sqrt(math.sqrt(2.0) * noise_std * math.log(order / failure)) * order**0.25
     return (math.sqrt(max(value, 0.0)) + margin) ** 2
+
+
+def direction_ridge(
+    energy: NDArray[np.float64], bulk: NDArray[np.float64], noise_edge: NDArray[np.float64], density: float
+) -> NDArray[np.float64]:
+    """The ridge of each posted direction, as residual variance over the variance of its coefficients: empirical Bayes.
+
+    Round t saw the energy e_t along its direction among n_users N, of whom each shows a share p of the n_items, and the
+    mean eigenvalue b_t. Residuals of variance s^2 that lie in no direction give N p s^2 everywhere: that is b_t, so
+    s^2 = b/(N p), taken from the last round. A coefficient of variance c^2 adds N p^2 c^2 to e_t. The ratio s^2/c^2 =
+    p b/(e_t - b_t) knows no N. Of e_t - b_t only what exceeds the edge of the posted noise's own spectrum is believed;
+    where nothing does, the direction is noise and its ridge forbids it.
+    """
+    believed = np.sqrt(np.maximum((energy - bulk) ** 2 - noise_edge**2, 0.0)) * (energy > bulk)
+    noise = max(float(bulk[-1]), 0.0)
+    return density * noise / np.maximum(believed, 1e-9 * density * max(noise, 1e-300)) + 1e-9

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 MEMORY = 10  # how many past values the line search may climb back to
 SUFFICIENT = 1e-4
 SHORTEST, LONGEST = 1e-8, 1e8
+MOST_EFFORT = 320  # steps of one projection
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,9 @@ def minimise(
         if gap <= (tol if certified else tol * abs(value)):
             break
         if slope >= 0.0:  # no descent: the projection was too coarse, or this is the optimum to rounding
-            if enough > 1.0 - 1e-9:
+            if effort >= MOST_EFFORT:
                 break
-            enough, effort = 1.0 - (1.0 - enough) / 10.0, 2 * effort
+            enough, effort = 1.0 - (1.0 - enough) / 4.0, 2 * effort
             continue
         matrix, gradient, value, step = _line_search(problem, matrix, gradient, direction, slope, max(recent))
         recent = [*recent[1 - MEMORY :], value]

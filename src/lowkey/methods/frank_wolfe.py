@@ -9,7 +9,7 @@ for large catalogues a noisy power iteration in place of the Gram matrix.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,13 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import refuse
-from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct, ResidualSweep
-from lowkey.kernels.sweep import Public
-from lowkey.linalg.leading import energy_margin, leading_eigenpairs, published_energy
+from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct
+from lowkey.linalg.leading import direction_ridge, energy_margin, leading_eigenpairs, published_energy
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Recommender
 from lowkey.methods.published import published_noise, with_published_noise
 from lowkey.methods.row_norm import (
+    TYPICAL_RATINGS,
     default_row_norm,
     largest_row_norm,
     need_positive,
@@ -40,6 +40,16 @@ GRAM_ITEMS = 2048  # above, the n_items^2 numbers of a Gram matrix are left alon
 ENERGY_SHARE = 0.1  # of a round's budget, in the power form: one number needs less than a vector
 
 
+class Found(NamedTuple):
+    """What a round posted: a direction, the residuals' energy along it and their mean eigenvalue, and the noise on them."""
+
+    direction: NDArray[np.float64]
+    energy: float
+    bulk: float
+    noise_std: float
+    edge: float  # energies that noise alone can show
+
+
 class DPFrankWolfe(Recommender):
     """Matrix completion by one noisy leading direction per round, in ``n_iter`` rounds.
 
@@ -49,13 +59,13 @@ class DPFrankWolfe(Recommender):
 
     ``step`` says how users move. "constant" is the paper's step 1/T, T = n_iter + 1, towards a matrix of nuclear norm
     ``nuclear_norm``; "decreasing" takes 2/(t + 1) instead. "corrective" (default) refits a user's coefficients on all
-    directions so far, with the ridge ``reg`` in place of the nuclear norm; it needs no eigenvalue.
+    directions so far, by a ridge regression; by default the ridge of a direction follows from what its round posted
+    (``linalg.leading.direction_ridge``), so that neither ``nuclear_norm`` nor ``reg`` has to be chosen.
 
     All bounds are public. ``row_norm`` (L) bounds a user's centred row; by default a quarter of the rating range times
     the root of 80 ratings (or of the catalogue, if smaller). ``residual_norm`` bounds what a user shows in a round; by
     default L. ``nuclear_norm`` is by default what a matrix of that spread has, ``expected_users`` x n_items, when
-    ``TYPICAL_RANK`` equal directions make it up, and ``reg`` is ``TYPICAL_RANK`` / n_items, its counterpart.
-    ``offset_reg`` damps the user's own mean, which is subtracted locally; None leaves it in. ``noise_schedule`` s gives
+    ``TYPICAL_RANK`` equal directions make it up. ``offset_reg`` damps the user's own mean, which is subtracted locally; None leaves it in. ``noise_schedule`` s gives
     round t a share of the budget in proportion to t^s. ``calibration="published"`` takes the paper's noise and reports
     the guarantee that holds for it.
     """
@@ -107,13 +117,11 @@ class DPFrankWolfe(Recommender):
                 size = domain.n_items * (domain.n_items + 1) // 2
                 requests.append(Request(f"residual_gram_{t}", size, share, symmetric=True))
                 continue
-            energy_share = 0.0 if self.step == "corrective" else ENERGY_SHARE * share
+            step_share = share * (1.0 - ENERGY_SHARE) / self.power_steps
             for s in range(1, self.power_steps + 1):
-                step_share = (share - energy_share) / self.power_steps
                 requests.append(Request(f"residual_product_{t}_{s}", domain.n_items, step_share))
-            if energy_share:
-                requests.append(Request(f"residual_energy_{t}", 1, energy_share))
-        settings: dict[str, Any] = {"row_norm": self._row_norm(domain), "reg": self._reg(domain)}
+            requests.append(Request(f"residual_energy_{t}", 2, share * ENERGY_SHARE))
+        settings: dict[str, Any] = {"row_norm": self._row_norm(domain)}
         if self.step != "corrective":
             settings["nuclear_norm"] = self._nuclear_norm(domain)
         plan = self._calibrated(domain, requests, **settings)
@@ -129,38 +137,33 @@ class DPFrankWolfe(Recommender):
         domain, n_items = ratings.domain, ratings.domain.n_items
         limits = domain.rating_range
         assert limits is not None
-        public: dict[str, Any] = {"n_items": n_items, "center": sum(limits) / 2.0, "reg": self._reg(domain)}
-        public |= {"directions": np.zeros((0, n_items)), "gains": np.zeros(0), "decays": np.zeros(0)}
+        public: dict[str, Any] = {"n_items": n_items, "center": sum(limits) / 2.0, "directions": np.zeros((0, n_items))}
+        public |= self._local_rule([], domain)
+        found: list[Found] = []
         for t in range(1, self.n_iter + 1):
-            direction, energy = self._leading(t, ratings, engine, billboard, public)
-            gain, decay = self._step(t, energy, domain)
-            public["directions"] = np.vstack([public["directions"], direction])
-            public["gains"] = np.append(public["gains"], gain)
-            public["decays"] = np.append(public["decays"], decay)
-        return self._model(domain, billboard, public)
+            find = self._from_gram if self._form(domain) == "gram" else self._from_products
+            found.append(find(t, ratings, engine, billboard, public))
+            public["directions"] = np.vstack([one.direction for one in found])
+            public |= self._local_rule(found, domain)
+        settings: dict[str, Any] = {"center": public["center"], "offset_reg": self.offset_reg, "rating_range": list(limits)}
+        settings["row_norm"] = self._row_norm(domain)
+        arrays = {"item_factors": np.ascontiguousarray(public["directions"].T)}
+        arrays |= {name: public[name] for name in ("ridge", "gains", "decays") if public[name] is not None}
+        return Model(type(self).__name__, "replay", arrays, settings, domain, billboard.ledger)
 
-    def _step(self, t: int, energy: float, domain: Domain) -> tuple[float, float]:
-        """Round t in two numbers: how far to go along the direction, and what to keep of the rounds before."""
-        if self.step == "corrective" or energy <= 0.0:
-            return 0.0, 1.0  # refitted anyway; or nothing stands out of the noise, not even by chance
-        step = 2.0 / (t + 1.0) if self.step == "decreasing" else 1.0 / (self.n_iter + 1.0)
-        return step * self._nuclear_norm(domain) / math.sqrt(energy), 1.0 - step
-
-    def _leading(
-        self, t: int, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
-    ) -> tuple[NDArray[np.float64], float]:
-        """The direction of round t and an upper bound on the residuals' energy along it, from posts."""
-        if self._form(ratings.domain) == "power":
-            return self._power(t, ratings, engine, billboard, public)
+    def _from_gram(self, t: int, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]) -> Found:
         sweep = ResidualGram(*self._bounds(t, ratings.domain))
         statistic = sweep.statistics(public)[0]
         sums, _ = engine.sweep(sweep, ratings, public=public)
-        values, vectors = leading_eigenpairs(unpack(billboard.post(sums[statistic.name])), 1)
-        return vectors[:, 0], self._energy(float(values[0]), billboard.noise_std(statistic), sweep, public["n_items"])
+        gram = unpack(billboard.post(sums[statistic.name]))
+        values, vectors = leading_eigenpairs(gram, 1)
+        std, order = billboard.noise_std(statistic), public["n_items"]
+        # Symmetric noise alone has eigenvalues up to 2 std sqrt(n): Wigner's semicircle.
+        return Found(vectors[:, 0], float(values[0]), float(np.trace(gram)) / order, std, 2.0 * std * math.sqrt(order))
 
-    def _power(
+    def _from_products(
         self, t: int, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
-    ) -> tuple[NDArray[np.float64], float]:
+    ) -> Found:
         bounds = self._bounds(t, ratings.domain)
         direction = np.random.default_rng([self.init_seed, t]).standard_normal(public["n_items"])
         for s in range(1, self.power_steps + 1):
@@ -168,22 +171,37 @@ class DPFrankWolfe(Recommender):
             sums, _ = engine.sweep(ResidualProduct(*bounds, s), ratings, public={**public, "direction": direction})
             direction = np.asarray(billboard.post(sums[f"residual_product_{t}_{s}"]))
         direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
-        if self.step == "corrective":
-            return direction, 0.0
         sweep = ResidualEnergy(*bounds)
         sums, _ = engine.sweep(sweep, ratings, public={**public, "direction": direction})
-        value = float(billboard.post(sums[sweep.name])[0])
-        return direction, self._energy(value, billboard.noise_std(sweep.statistics(public)[0]), sweep, 1)
+        energy, bulk = billboard.post(sums[sweep.name])
+        std = billboard.noise_std(sweep.statistics(public)[0])
+        return Found(direction, float(energy), float(bulk), std, 3.0 * std)
 
-    def _energy(self, value: float, noise_std: float, sweep: ResidualSweep, order: int) -> float:
-        """The eigenvalue that steps are divided by; 0 where nothing stands out of the noise."""
-        if value <= 0.0:
+    def _local_rule(self, found: list[Found], domain: Domain) -> dict[str, Any]:
+        """What users need beside the directions: a ridge for each; or gains and decays, two numbers per round."""
+        if self.step == "corrective":
+            if self.reg is not None or not found:
+                return {"ridge": np.full(len(found), self.reg or 0.0), "gains": None, "decays": None}
+            energy, bulk, edge = (np.array([getattr(one, name) for one in found]) for name in ("energy", "bulk", "edge"))
+            density = min(TYPICAL_RATINGS, domain.n_items) / domain.n_items
+            return {"ridge": direction_ridge(energy, bulk, edge, density), "gains": None, "decays": None}
+        gains, decays = np.zeros(len(found)), np.ones(len(found))
+        for t, one in enumerate(found):
+            energy = self._upper_energy(one, domain)
+            if energy > 0.0:  # else nothing stands out of the noise, not even by chance: the round is void
+                step = 2.0 / (t + 2.0) if self.step == "decreasing" else 1.0 / (self.n_iter + 1.0)
+                gains[t], decays[t] = step * self._nuclear_norm(domain) / math.sqrt(energy), 1.0 - step
+        return {"ridge": None, "gains": gains, "decays": decays}
+
+    def _upper_energy(self, found: Found, domain: Domain) -> float:
+        """The eigenvalue that steps are divided by, raised so that they stay within the nuclear norm."""
+        if found.energy <= 0.0:
             return 0.0
         if self.eigenvalue_bias == "published":
-            value = published_energy(value, noise_std, order)
-        elif self.eigenvalue_bias == "noise":
-            value += energy_margin(noise_std)
-        return max(value, (sweep.bound * 2.0**-20) ** 2)  # one grid unit's worth at least: gains stay finite
+            return published_energy(found.energy, found.noise_std, domain.n_items)
+        margin = energy_margin(found.noise_std) if self.eigenvalue_bias == "noise" else 0.0
+        # One grid unit's worth at least: gains stay finite.
+        return max(found.energy + margin, (self._row_norm(domain) * 2.0**-20) ** 2)
 
     def _bounds(self, t: int, domain: Domain) -> tuple[int, float, float, float]:
         """The fields of a ``ResidualSweep``."""
@@ -210,12 +228,6 @@ class DPFrankWolfe(Recommender):
             )
         return rating_spread(domain) * math.sqrt(self.TYPICAL_RANK * domain.expected_users * domain.n_items)
 
-    def _reg(self, domain: Domain) -> float | None:
-        """The ridge of the users' refit; None where they repeat the steps."""
-        if self.step != "corrective":
-            return None
-        return self.TYPICAL_RANK / domain.n_items if self.reg is None else self.reg
-
     def _row_norm(self, domain: Domain) -> float:
         return default_row_norm(domain) if self.row_norm is None else self.row_norm
 
@@ -229,15 +241,6 @@ class DPFrankWolfe(Recommender):
         need_positive(n_iter=self.n_iter, power_steps=self.power_steps, reg=self.reg)
         if self.calibration == "published" and self._form(domain) == "power":
             refuse("calibration", got="'published' with a power iteration", needed="form='gram'", try_="form='gram'")
-
-    def _model(self, domain: Domain, billboard: Billboard, public: Public) -> Model:
-        limits = domain.rating_range
-        assert limits is not None
-        settings: dict[str, Any] = {"center": public["center"], "offset_reg": self.offset_reg, "rating_range": list(limits)}
-        settings |= {"row_norm": self._row_norm(domain), "reg": public["reg"]}
-        arrays = {"item_factors": np.ascontiguousarray(public["directions"].T)}
-        arrays |= {"gains": public["gains"], "decays": public["decays"]}
-        return Model(type(self).__name__, "replay", arrays, settings, domain, billboard.ledger)
 
 
 class FrankWolfe(DPFrankWolfe):

@@ -28,9 +28,7 @@ def with_published_noise(plan: Plan, grams: Sequence[Statistic], noise: float, e
     """
     sensitivities = {gram.name: gram.sensitivity.under(plan.adjacency) for gram in grams}
     lines = tuple(
-        replace(line, mechanism=SymmetricGaussian(noise / sensitivities[line.name]))
-        if line.name in sensitivities
-        else line
+        replace(line, mechanism=SymmetricGaussian(noise / sensitivities[line.name])) if line.name in sensitivities else line
         for line in plan.lines
     )
     caveat = f"Noise as published for epsilon = {epsilon:g}; the epsilon printed is the one that holds for it."

@@ -107,7 +107,7 @@ class DPSVD(Recommender):
     ) -> tuple[str, dict[str, NDArray[np.float64]], dict[str, Any]]:
         """Algorithm 3."""
         n_items = public["n_items"]
-        none = {"directions": np.zeros((0, n_items)), "gains": np.zeros(0), "decays": np.zeros(0), "reg": None}
+        none = {"directions": np.zeros((0, n_items)), "gains": np.zeros(0), "decays": np.zeros(0), "ridge": None}
         sums, _ = engine.sweep(self._row_gram(ratings.domain), ratings, public={**public, **none})
         _, vectors = leading_eigenpairs(unpack(billboard.post(sums["residual_gram_1"])), min(self.rank, n_items))
         scaling = None if self.scaling == "user" else self.scaling

@@ -26,9 +26,9 @@ class ReplayRule(Rule):
         row_norm = float(self.settings["row_norm"])
         own_mean = (float(self.settings["center"]), math.inf if offset_reg is None else float(offset_reg))
         targets, own = centered_rows(*rows, histories.data, *own_mean, row_norm)
-        billboard = {name: np.asarray(self.arrays[name], np.float64) for name in ("gains", "decays")}
         directions = np.ascontiguousarray(np.asarray(self.arrays["item_factors"], np.float64).T)
-        public = {"directions": directions, "reg": self.settings["reg"], **billboard}
+        posted = {name: np.asarray(array, np.float64) for name, array in self.arrays.items() if name != "item_factors"}
+        public = {"ridge": None, **posted, "directions": directions}
         coefficients, _ = local_rows(*rows, targets, row_norm, public)
         return np.hstack([own[:, :1], coefficients / own[:, 1:]])
 

@@ -15,6 +15,7 @@ from lowkey.serving.projection import ProjectionRule
 from lowkey.serving.replay import ReplayRule
 from lowkey.serving.rule import Rule
 
+
 class FactorRule(Rule):
     """score = center + item_bias + offset + item_factors . user_factors.
 

@@ -1,0 +1,360 @@
+"""Public room: private alternating least squares: users solve locally, items solve noisy normal equations.
+
+Paper: DPALS (Chien et al. 2021), Algorithm 1; weights of Krichene et al. 2023. Deviates: item biases first; the item's
+ridge follows the known noise; the scale of the items follows the posted Gram matrices; ``docs/dpals.md``, (a) to (h).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.data.domain import Domain
+from lowkey.data.ratings import Ratings
+from lowkey.engines.base import Engine
+from lowkey.errors import refuse
+from lowkey.kernels.als import ItemEquations
+from lowkey.kernels.bias import ItemMeans
+from lowkey.linalg.factor_fit import item_effects
+from lowkey.linalg.noisy_ridge import Equations, noise_aware_ridge
+from lowkey.linalg.packed import unpack
+from lowkey.linalg.psd import solve_projected
+from lowkey.methods.base import Recommender
+from lowkey.model import Model
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.plan import Plan, Request
+
+Array = NDArray[np.float64]
+COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts together
+SUM_BOUND = 0.22  # of the rating range: a user's own standard deviation
+ROW_BOUND = 0.17  # of the rating range: a user's weighted root mean square residual
+PRIOR_STD = 0.1  # of the rating range: how far item means are apart
+START_SCALE = 1e3  # random factors this small: every user is clipped, and counts with a unit vector
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an estimator fills in where it was given nothing; from public facts alone."""
+
+    rank: int
+    n_iter: int
+    reg: float
+    user_reg: float
+    first_user_reg: float  # in the first round, on random factors
+    serving_reg: float
+    item_reg_share: float  # of unobserved_weight, on the items' side
+    serving_weight: float  # unobserved_weight when a model is used
+    weight_exponent: float
+    head: float
+    bias_share: float
+    gram_share: float
+    growth: float
+    fill: float
+    noise_ridge: float
+
+
+def default_settings(feedback: str, epsilon: float) -> Settings:
+    """Chosen on held-out public users other than those that the benchmarks test on (docs/dpals.md)."""
+    much = epsilon >= 2.0
+    if feedback == "binary":
+        return Settings(
+            *(64, 3, 0.1, 3.0, 1e3, 15.0, 0.12, 0.2 if much else 2.0, 0.4 if much else 0.3, 0.5 if much else 0.35),
+            *(0.03, 0.45 if much else 0.3, 1.5, 0.7 if much else 1.0, 2.0),
+        )
+    rank = 16 if much else 12
+    return Settings(
+        *(rank, 6 if much else 5, 10.0, 2.0 * rank, 1.0, 4.0 * rank, 0.0, 0.0, 0.25, 1.0),
+        *(0.1, 0.3, 1.5, 0.8, 1.5 if much else 1.0),
+    )
+
+
+class DPALS(Recommender):
+    """Factors by alternating least squares; ratings and binary feedback.
+
+    Each round posts every item's Gram matrix and right-hand side; ``gram_share`` of the round's budget goes to the
+    former and ``growth`` is the ratio of a round's budget to that of the round before. A user's ratings are weighted by
+    posted item count to the power -``weight_exponent``, scaled to norm 1; with ``max_ratings`` instead only the rarest
+    so many of them count, equally. ``residual_bound`` bounds a user's weighted root mean square residual.
+    ``bias_share`` of the budget goes to item means (binary: counts) first; 0 leaves them out. For binary feedback
+    ``unobserved_weight`` pulls the scores of all pairs towards zero, and ``head`` is the share of the catalogue, by
+    posted count, that gets factors. ``reg`` and ``user_reg`` are ridges; with ``item_reg_exponent`` and
+    ``user_reg_exponent`` they grow with the (posted, own) count to that power.
+    """
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        adjacency: str = "add-remove",
+        rank: int | None = None,
+        n_iter: int | None = None,
+        reg: float | None = None,
+        user_reg: float | None = None,
+        serving_reg: float | None = None,
+        item_reg_exponent: float = 0.0,
+        user_reg_exponent: float = 0.0,
+        unobserved_weight: float = 0.2,
+        max_ratings: int | None = None,
+        weight_exponent: float | None = None,
+        residual_bound: float | None = None,
+        offset_reg: float | None = 1.0,
+        head: float | None = None,
+        bias_share: float | None = None,
+        gram_share: float | None = None,
+        growth: float | None = None,
+        init_seed: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.rank = rank
+        self.n_iter = n_iter
+        self.reg = reg
+        self.user_reg = user_reg
+        self.serving_reg = serving_reg
+        self.item_reg_exponent = item_reg_exponent
+        self.user_reg_exponent = user_reg_exponent
+        self.unobserved_weight = unobserved_weight
+        self.max_ratings = max_ratings
+        self.weight_exponent = weight_exponent
+        self.residual_bound = residual_bound
+        self.offset_reg = offset_reg
+        self.head = head
+        self.bias_share = bias_share
+        self.gram_share = gram_share
+        self.growth = growth
+        self.init_seed = init_seed
+
+    # The plan ---------------------------------------------------------------------------------------------------------
+    def _settings(self, domain: Domain) -> Settings:
+        """The defaults with what was given put over them, checked. Public facts only."""
+        settings = default_settings(domain.feedback, self.epsilon if self.epsilon is not None else math.inf)
+        given = {name: value for name in vars(settings) if (value := getattr(self, name, None)) is not None}
+        if "user_reg" in given and "serving_reg" not in given:
+            given["serving_reg"] = settings.serving_reg / settings.user_reg * given["user_reg"]
+        chosen = Settings(**{**vars(settings), **given})
+        if self.rank is None:
+            chosen = Settings(**{**vars(chosen), "rank": min(chosen.rank, domain.n_items)})
+        _check("rank", chosen.rank, 1 <= chosen.rank <= domain.n_items, f"1 to {domain.n_items}, the size of the catalogue")
+        _check("n_iter", chosen.n_iter, chosen.n_iter >= 1, "at least 1")
+        for name in ("reg", "user_reg", "serving_reg", "growth", "fill"):
+            value = getattr(chosen, name)
+            _check(name, value, 0.0 < value < math.inf, "a finite number above 0")
+        for name in ("gram_share", "head"):
+            value = getattr(chosen, name)
+            _check(name, value, 0.0 < value <= 1.0 and (name == "head" or value < 1.0), "a share between 0 and 1")
+        _check("bias_share", chosen.bias_share, 0.0 <= chosen.bias_share < 1.0, "a share from 0 to below 1")
+        _check("max_ratings", self.max_ratings, self.max_ratings is None or self.max_ratings >= 1, "at least 1")
+        bound = self._row_bound(domain)
+        _check("residual_bound", bound, 0.0 < bound < math.inf, "a finite number above 0")
+        return chosen
+
+    def _row_bound(self, domain: Domain) -> float:
+        if domain.rating_range is None:
+            return 1.0  # targets are 1, and weights have norm 1
+        low, high = domain.rating_range
+        return self.residual_bound if self.residual_bound is not None else ROW_BOUND * (high - low)
+
+    def _max_ratings(self, domain: Domain) -> int | None:
+        return self.max_ratings
+
+    def _unobserved_weight(self, domain: Domain) -> float:
+        return self.unobserved_weight if domain.rating_range is None else 0.0
+
+    def plan(self, domain: Domain) -> Plan:
+        settings, n_items = self._settings(domain), domain.n_items
+        rank, triangle = settings.rank, settings.rank * (settings.rank + 1) // 2
+        requests: list[Request] = []
+        if settings.bias_share > 0.0:
+            name, size = ("item_counts", n_items) if domain.rating_range is None else ("item_means", 2 * n_items)
+            requests.append(Request(name, size, settings.bias_share))
+        growth = settings.growth ** np.arange(settings.n_iter)
+        users_share = 0.02 if self._unobserved_weight(domain) > 0.0 else 0.0
+        for t, share in enumerate((1.0 - settings.bias_share) * growth / growth.sum()):
+            of_items = float(share) * (1.0 - users_share)
+            note = "" if t else "packed triangles, one per item"
+            gram_share = of_items * settings.gram_share
+            requests.append(Request(f"item_gram_{t}", n_items * triangle, gram_share, symmetric=True, note=note))
+            requests.append(Request(f"item_rhs_{t}", n_items * rank, of_items - gram_share))
+            if users_share:
+                requests.append(Request(f"user_gram_{t}", triangle, float(share) * users_share, symmetric=True))
+        return self._calibrated(domain, requests, rank=rank, n_iter=settings.n_iter, row_bound=self._row_bound(domain))
+
+    # The loop ---------------------------------------------------------------------------------------------------------
+    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
+        domain = ratings.domain
+        settings = self._settings(domain)
+        public, counts = self._bias(ratings, engine, billboard, settings)
+        public |= self._item_weights(domain, counts, settings)
+        active = public["item_weights"] > 0.0
+        factors, scale, mass = self._start(domain, counts, settings) * active[:, None], START_SCALE, 1.0
+        for t in range(settings.n_iter):
+            # An orthogonal change of basis, free: the columns become orthogonal.
+            public["item_factors"] = _orthogonal_columns(factors / scale)
+            factors, trace = self._round(t, scale, ratings, engine, billboard, public, settings, counts)
+            factors *= active[:, None]
+            if t == 0:  # every user had norm 1, so the traces add up to the weights
+                scale, mass = 1.0, max(trace, 1e-9)
+            else:  # users' norms should fill the ball: their mean square is what the trace has become
+                factors *= scale
+                scale *= settings.fill / min(max(math.sqrt(max(trace, 0.0) / mass), 0.05), 1.0)
+        return self._model(domain, billboard, public, factors, settings)
+
+    def _round(
+        self,
+        t: int,
+        scale: float,
+        ratings: Ratings,
+        engine: Engine,
+        billboard: Billboard,
+        public: dict[str, Any],
+        settings: Settings,
+        counts: Array | None,
+    ) -> tuple[Array, float]:
+        """One pass, its posts, and the items' solve; also the trace of all Gram matrices."""
+        domain = ratings.domain
+        unobserved = self._unobserved_weight(domain) * (1.0 if t else 1e-6)
+        sweep = ItemEquations(
+            round=t,
+            row_bound=self._row_bound(domain),
+            offset_reg=self.offset_reg if domain.rating_range is not None else None,
+            user_reg=(settings.user_reg if t else settings.first_user_reg) / scale**2,
+            user_reg_exponent=self.user_reg_exponent,
+            unobserved_weight=unobserved,
+            max_ratings=self._max_ratings(domain),
+        )
+        sums, _ = engine.sweep(sweep, ratings, public=public)
+        stds = [billboard.noise_std(s) for s in sweep.statistics(public)]
+        gram, rhs = (billboard.post(sums[name]) for name in sweep.names[:2])
+        shared, shared_weights = None, None
+        if unobserved > 0.0:
+            shared = _positive_part(unpack(billboard.post(sums[sweep.names[2]])))
+            shared *= settings.item_reg_share * self.unobserved_weight
+            shared_weights = np.ones(domain.n_items)
+        equations = Equations(gram, rhs, stds[0], stds[1], shared, shared_weights)
+        reg = settings.reg * (scale**2 if t else 1.0) * self._item_reg_weights(counts)
+        ridge = noise_aware_ridge(equations, reg, settings.noise_ridge)
+        factors = solve_projected(gram, rhs, ridge, shared=shared, shared_weights=shared_weights, noisy=stds[0] > 0.0)
+        return factors, float(equations.traces().sum())
+
+    def _bias(
+        self, ratings: Ratings, engine: Engine, billboard: Billboard, settings: Settings
+    ) -> tuple[dict[str, Any], Array | None]:
+        """Center, item biases, and the posted (weighted) counts, at least 1; None where nothing was posted."""
+        domain = ratings.domain
+        public: dict[str, Any] = {"n_items": domain.n_items, "center": 0.0, "item_bias": np.zeros(domain.n_items)}
+        if domain.rating_range is not None:
+            public["center"] = sum(domain.rating_range) / 2.0
+        if settings.bias_share == 0.0:
+            return public, None
+        if domain.rating_range is None:
+            sums, _ = engine.sweep(ItemMeans(None, 0.0), ratings, public=public)
+            return public, np.maximum(billboard.post(sums["item_counts"]), 1.0)
+        spread = domain.rating_range[1] - domain.rating_range[0]
+        means = ItemMeans(SUM_BOUND * spread, 0.0, COUNT_WEIGHT)
+        sums, _ = engine.sweep(means, ratings, public=public)
+        unit, std = SUM_BOUND * spread, billboard.noise_std(means.statistics(public)[0])
+        totals, counts = billboard.post(sums["item_means"])
+        counts = np.maximum(counts / COUNT_WEIGHT, 1.0)
+        public["item_bias"] = item_effects(unit * totals, counts, unit * std, PRIOR_STD * spread)
+        return public, counts
+
+    def _item_weights(self, domain: Domain, counts: Array | None, settings: Settings) -> dict[str, Any]:
+        """Weights of the items, 0 outside the head; and, for ``max_ratings``, the order from rare to frequent."""
+        n_items = domain.n_items
+        if counts is None:
+            return {"item_weights": np.ones(n_items), "rarity": np.arange(n_items)}
+        place = np.empty(n_items, np.int64)  # 0 for the most frequent item
+        place[np.argsort(-counts, kind="stable")] = np.arange(n_items)
+        in_head = place < max(settings.rank, round(settings.head * n_items))
+        equal = self._max_ratings(domain) is not None
+        weights = np.ones(n_items) if equal else counts**-settings.weight_exponent
+        rarity = np.where(in_head, n_items - place, 2 * n_items - place)
+        return {"item_weights": np.where(in_head, weights, 0.0), "rarity": rarity}
+
+    def _item_reg_weights(self, counts: Array | None) -> Array | float:
+        if counts is None or self.item_reg_exponent == 0.0:
+            return 1.0
+        powers = counts**self.item_reg_exponent
+        return powers / powers.mean()
+
+    def _start(self, domain: Domain, counts: Array | None, settings: Settings) -> Array:
+        """Random factors from the public stream; for binary feedback blind to popularity, which the first round finds."""
+        shape = (domain.n_items, settings.rank)
+        start = np.random.default_rng(self.init_seed).normal(size=shape) / math.sqrt(settings.rank)
+        if counts is not None and domain.rating_range is None and domain.n_items > settings.rank:
+            popularity = counts / np.linalg.norm(counts)
+            start -= np.outer(popularity, popularity @ start)
+        return start
+
+    def _model(
+        self, domain: Domain, billboard: Billboard, public: dict[str, Any], factors: Array, settings: Settings
+    ) -> Model:
+        arrays = {"item_bias": public["item_bias"], "item_factors": factors}
+        limits = None if domain.rating_range is None else list(domain.rating_range)
+        rule_settings: dict[str, Any] = {
+            "center": public["center"],
+            "offset_reg": self.offset_reg if limits else None,
+            "reg": settings.serving_reg,
+            "rating_range": limits,
+        }
+        if limits is None:
+            rule_settings["unobserved_weight"] = settings.serving_weight
+        return Model(type(self).__name__, "factors", arrays, rule_settings, domain, billboard.ledger)
+
+
+class ALS(DPALS):
+    """The non-private baseline of ``DPALS``: the same code with every rating at equal weight, without noise or clip."""
+
+    private = False
+
+    def __init__(
+        self,
+        rank: int = 16,
+        n_iter: int = 10,
+        reg: float | None = None,
+        user_reg: float | None = None,
+        unobserved_weight: float = 0.2,
+        offset_reg: float | None = 1.0,
+        init_seed: int = 0,
+    ) -> None:
+        super().__init__(
+            rank=rank,
+            n_iter=n_iter,
+            reg=reg,
+            user_reg=user_reg,
+            unobserved_weight=unobserved_weight,
+            offset_reg=offset_reg,
+            init_seed=init_seed,
+        )
+
+    def _settings(self, domain: Domain) -> Settings:
+        # Users well inside the ball, so that hardly one is clipped.
+        return replace(super()._settings(domain), head=1.0, fill=0.3)
+
+    def _max_ratings(self, domain: Domain) -> int | None:
+        return domain.n_items  # all of them, equally
+
+    def _row_bound(self, domain: Domain) -> float:
+        return 1.0 if domain.rating_range is None else 2.0 * (domain.rating_range[1] - domain.rating_range[0])
+
+
+def _check(name: str, value: Any, holds: bool, needed: str) -> None:
+    if not holds:
+        refuse(name, got=repr(value), needed=needed, try_="leaving it out: the default follows from public facts")
+
+
+def _orthogonal_columns(factors: Array) -> Array:
+    """The same factors in the basis in which their columns are orthogonal."""
+    if not np.isfinite(factors).all():
+        refuse("item factors", got="a number that is not finite", needed="finite factors", try_="a larger reg")
+    return factors @ np.linalg.eigh(factors.T @ factors)[1]
+
+
+def _positive_part(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
