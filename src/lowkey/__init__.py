@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
     from lowkey.engines.local import LocalEngine
+    from lowkey.methods.als import ALS, DPALS
     from lowkey.methods.bias import Bias, DPBias, Popularity
     from lowkey.methods.catalogue import PrivateCatalogue
     from lowkey.methods.moments import DPMoments
@@ -35,6 +36,7 @@ HOMES = {
     "lowkey.data.ratings": ("Ratings",),
     "lowkey.data.readers": ("from_frame", "read_catalogue", "read_ratings", "read_uncatalogued"),
     "lowkey.engines.local": ("LocalEngine",),
+    "lowkey.methods.als": ("ALS", "DPALS"),
     "lowkey.methods.bias": ("Bias", "DPBias", "Popularity"),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
     "lowkey.methods.moments": ("DPMoments",),

@@ -77,11 +77,26 @@ CASES = [
         note="gram",
     ),
     Case(DPFrankWolfe, "ratings", {"n_iter": 2, "row_norm": 3.0, "form": "power", "power_steps": 2}, note="power"),
+    Case(
+        DPFrankWolfe,
+        "ratings",
+        {"n_iter": 3, "row_norm": 3.0, "residual_norm": 9.0, "step": "decreasing"},
+        note="decreasing",
+    ),
+    Case(
+        DPFrankWolfe,
+        "ratings",
+        {"n_iter": 3, "row_norm": 3.0, "step": "constant", "calibration": "published"},
+        note="published",
+    ),
     Case(DPSVD, "ratings", {"rank": 3, "row_norm": 3.0}),
     Case(DPSVD, "ratings", {"rank": 3, "cleansing": True}, note="cleansing"),
     Case(DPMoments, "ratings", {"head": 12, "rank": 3}),
     Case(DPMoments, "binary", {"head": 12}),
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
+    Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
+    Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5, "max_ratings": 4}, note="sampled"),
+    Case(lk.DPALS, "binary", {"rank": 3, "n_iter": 2, "head": 0.75}),
 ]
 BASELINES = [
     Case(lk.Bias, "ratings", personal=False),
@@ -89,6 +104,8 @@ BASELINES = [
     Case(lk.Popularity, "ratings", personal=False),
     Case(lk.Popularity, "binary", personal=False),
     Case(FrankWolfe, "ratings", {"n_iter": 20}),
+    Case(lk.ALS, "ratings", {"rank": 3}),
+    Case(lk.ALS, "binary", {"rank": 3}),
 ]
 
 Row = tuple[np.ndarray, np.ndarray]  # rising item positions, and their values (all 1 for binary feedback)

@@ -19,6 +19,7 @@ import lowkey as lk
 from lowkey.cli.main import COMMANDS, run
 from lowkey.cli.options import delta_for
 from lowkey.data.synthetic import write_taste
+from lowkey.methods.registry import default_method
 
 GOOD = "--user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
 
@@ -109,7 +110,9 @@ def test_a_private_catalogue_is_selected_and_paid_for(here: Path, tmp_path: Path
     assert 0 < answer["items"] < 80
     assert all(check.ok for check in lk.verify(tmp_path / "r"))
     posts = json.loads((tmp_path / "r" / "privacy_report.json").read_text())["posts"]
-    assert [post["fit"] for post in posts] == ["PrivateCatalogue", "DPBias"]
+    assert posts[0]["fit"] == "PrivateCatalogue"
+    assert posts[0]["share"] == pytest.approx(0.2, rel=1e-3)
+    assert {post["fit"] for post in posts[1:]} == {"DPMoments"}
 
 
 WRONG = {
@@ -135,9 +138,9 @@ WRONG = {
     "--method magic": "bias",
     "--method Popularity": "non-private",
     "--set n_iter": "NAME=VALUE",
-    "--set n_iter=0": "--set",
-    "--set n_iter=many": "--set",
-    "--set speed=3": "n_iter",
+    "--method bias --set n_iter=0": "--set",
+    "--method bias --set n_iter=many": "--set",
+    "--method bias --set speed=3": "n_iter",
     "--set epsilon=9": "--set",
     "--total-epsilon 3": "--ledger",
     "--total-epsilon 1 --ledger new.jsonl": "budget",
@@ -226,7 +229,7 @@ def test_evaluate_and_curve_say_that_they_are_not_private(here: Path, capsys: An
     assert "rmse" in text
     assert "not private" in text
     line = "curve ratings.parquet --user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --delta 1e-5"
-    assert lowkey(f"{line} --epsilons 0.01,1000 --json") == 0
+    assert lowkey(f"{line} --method bias --epsilons 0.01,1000 --json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["private"] is False
     figures = answer["figures"]
@@ -291,6 +294,22 @@ def test_an_unexpected_error_shows_no_message_of_its_own(here: Path, tmp_path: P
     complaint = capsys.readouterr().err
     assert "RuntimeError" in complaint
     assert "canary" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("feedback", "users", "epsilon", "method"),
+    [
+        ("ratings", None, 1.0, "moments"),
+        ("ratings", 900, 1.0, "bias"),
+        ("ratings", 900, 1000.0, "moments"),
+        ("ratings", 100_000, 1.0, "moments"),
+        ("binary", 900, 1.0, "bias"),
+        ("binary", 6000, 1.0, "moments"),
+    ],
+)
+def test_the_method_follows_from_public_facts(feedback: str, users: int | None, epsilon: float, method: str) -> None:
+    limits = (1.0, 5.0) if feedback == "ratings" else None
+    assert default_method(lk.Domain(50, limits, feedback, users), epsilon, 1e-6) == method
 
 
 def test_delta_from_expected_users_is_a_hundredth_of_their_share() -> None:

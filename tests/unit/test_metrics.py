@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from lowkey.evaluation import coverage, mae, ndcg_at_k, recall_at_k, rmse
+from lowkey.evaluation import better_of_two, coverage, mae, ndcg_at_k, recall_at_k, rmse
 
 # Three users, six items. Relevant: {1, 4}, {0, 2, 3, 5}, nothing.
 RELEVANT = scipy.sparse.csr_array(np.array([[0, 1, 0, 0, 1, 0], [1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0]]))
@@ -34,6 +34,13 @@ def test_ndcg_discounts_by_place() -> None:
 def test_a_perfect_list_scores_one() -> None:
     perfect = np.array([[1, 4, 0], [0, 2, 5], [3, 4, 5]])
     assert recall_at_k(perfect, RELEVANT) == ndcg_at_k(perfect, RELEVANT) == 1.0
+
+
+def test_better_of_two_counts_pairs() -> None:
+    rated = scipy.sparse.csr_array(np.array([[5.0, 3.0, 1.0, 0.0], [2.0, 0.0, 2.0, 0.0], [0.0, 1.0, 0.0, 4.0]]))
+    # User 1: pairs 5>3 (right), 5>1 (tie), 3>1 (wrong); user 2 has no such pair; user 3: right.
+    scores = [2.0, 1.0, 2.0, 9.0, 8.0, 0.1, 0.2]
+    assert better_of_two(scores, rated) == pytest.approx(((1 + 0.5 + 0) / 3 + 1) / 2)
 
 
 def test_short_lists_hit_nothing_where_they_end() -> None:

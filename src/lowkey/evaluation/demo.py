@@ -12,10 +12,10 @@ from lowkey.cli.screen import Screen
 from lowkey.errors import refuse
 
 if TYPE_CHECKING:
-    from lowkey.data.synthetic import Synthetic
+    from lowkey.data.ratings import Ratings
     from lowkey.methods.base import Recommender
 
-USERS, FILMS, RATINGS_PER_USER = 30_000, 1_000, 50.0
+USERS, FILMS, RATINGS_PER_USER = 20_000, 600, 50.0
 EPSILON, DELTA = 1.0, 1e-6
 HARDLY_PRIVATE = 20.0
 LIKED, DISLIKED = "Space Opera", "Western"  # the genres of the demo's visitor
@@ -33,15 +33,13 @@ def demo(
     """
     screen = Screen(quiet)
     with screen.working("Starting (the first time, some code is compiled)"):
-        from lowkey.data.synthetic import taste
         from lowkey.release import verify
 
     release = _place(out)
     with screen.working("Making up film fans"):
-        crowd = taste(USERS, FILMS, RATINGS_PER_USER, seed)
-        _write_files(out, seed, crowd)
-    screen.say(f"{USERS:,} film fans, {FILMS:,} films, {crowd.csr.nnz:,} ratings: all made up, nobody is real.\n")
-    private = _compare(crowd, seed, screen)
+        ratings = _make_up(out, seed)
+    screen.say(f"{USERS:,} film fans, {FILMS:,} films, a million ratings: all made up, nobody is real.\n")
+    private = _compare(ratings, seed, screen)
     guarantee = private.guarantee_
     with screen.working("Writing and checking the release"):
         private.release(release)
@@ -80,16 +78,19 @@ def _place(out: Path) -> Path:
     return release
 
 
-def _write_files(out: Path, seed: int, crowd: Synthetic) -> None:
-    """The same crowd as files: its ratings, its catalogue, and the history of a visitor."""
+def _make_up(out: Path, seed: int) -> Ratings:
+    """A crowd as files: its ratings, which are read back, its catalogue, and the history of a visitor."""
     import numpy as np
 
+    from lowkey.data.domain import Domain
+    from lowkey.data.readers import read_ratings
     from lowkey.data.synthetic import write_taste
 
-    write_taste(out / "ratings.parquet", USERS, FILMS, RATINGS_PER_USER, seed)
-    films = crowd.facts["items"]
+    facts = write_taste(out / "ratings.parquet", USERS, FILMS, RATINGS_PER_USER, seed)
+    films = facts["items"]
     (out / "catalogue.txt").write_text("\n".join(films) + "\n", "utf-8")
-    by_fame = np.argsort(-np.bincount(crowd.csr.indices, minlength=FILMS), kind="stable")
+    ratings = read_ratings(out / "ratings.parquet", Domain(**facts), user="user", item="item", rating="rating")
+    by_fame = np.argsort(-np.bincount(ratings._open_csr().indices, minlength=FILMS), kind="stable")
     famous = [films[i] for i in by_fame]
     liked = [film for film in famous if film.startswith(LIKED)][:8]
     others = [film for film in famous if film.startswith(DISLIKED)][:5]
@@ -97,16 +98,16 @@ def _write_files(out: Path, seed: int, crowd: Synthetic) -> None:
         writer = csv.writer(file)
         writer.writerow(["item", "rating"])
         writer.writerows([[film, 5.0] for film in liked] + [[film, 1.5] for film in others])
+    return ratings
 
 
-def _compare(crowd: Synthetic, seed: int, screen: Screen) -> Recommender:
+def _compare(ratings: Ratings, seed: int, screen: Screen) -> Recommender:
     """Fit the private method and its baselines without a tenth of the users, and measure them on these."""
     from lowkey.evaluation.commands import FLOORS, show_figures
     from lowkey.evaluation.protocol import evaluate
     from lowkey.evaluation.splits import hold_out_users
     from lowkey.methods.registry import default_method, estimator
 
-    ratings = crowd.ratings()
     split = hold_out_users(ratings, 0.1, seed=seed)
     private: Any = estimator(default_method(ratings.domain, EPSILON, DELTA))
     contestants: dict[str, Any] = {

@@ -29,7 +29,7 @@ from lowkey.privacy.sums import Sensitivity, Statistic
 
 BITS = 36  # of a contribution; 2^27 records fit an int64 total
 DENSE_NUMBERS = 1 << 20  # of measurements made dense at a time
-BATCH = 16  # records projected in a row: memory is read in long runs
+BATCH = 64  # records projected in a row: memory is read in long runs
 NO_NORMS = np.zeros(0)
 SUMS_IN_ANY_ORDER = {"reassoc", "contract"}  # lets dot products use vector units; NaN and infinity keep their meaning
 

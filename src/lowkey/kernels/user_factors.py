@@ -24,7 +24,7 @@ SLICE = 64  # users dealt to a thread at a time
 CHUNK = 128  # ratings gathered at a time
 
 
-def user_factors(offsets, items, targets, active, design, ridge, regs):  # noqa: PLR0917
+def user_factors(offsets, items, targets, active, design, ridge, regs):
     """(n_users, rank) float32 holding whole numbers: factors of norm at most 1 in units of 2^-FACTOR_BITS.
 
     User u minimises the sum over the active items of the row of (target - design[item] . x)^2, plus

@@ -51,6 +51,19 @@ class Round:
         return precision, (weight * self.targets[rows]) @ self.view
 
 
+    def start(self, rows: NDArray[np.intp]) -> Matrix:
+        """P by moments: the spread of the targets beyond their noise, no direction below one standard error of it."""
+        q, d = self.shares[rows], len(self.values)
+        noise = self.noise_std**2 + self.sampling * q[:, None] * self.values + 1e-30
+        weights = 1.0 / noise.mean(1)
+        spread = (self.targets[rows] * weights[:, None]).T @ self.targets[rows] - np.diag(weights @ noise)
+        back = np.linalg.inv(self.view)
+        size = np.sum(weights * q**2)
+        values, vectors = np.linalg.eigh((back @ spread @ back.T)[1:, 1:] / size)
+        error = np.sqrt(2.0 * len(rows)) / size * np.diag(back @ back.T)[1:].mean()
+        return (vectors * np.maximum(values, error)) @ vectors.T
+
+
 class Posterior(NamedTuple):
     means: Matrix  # (n, d): bias, then factor
     prior: Matrix  # P, (d - 1, d - 1)
@@ -62,11 +75,8 @@ def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, step
     sample = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
     weights = shares[sample] / shares[sample].sum()
     precision, target = _total(rounds, sample, bias, bias_variance)
+    prior = rounds[-1].start(sample)
     size = precision.shape[1]
-    # The start: what the coefficients would be without shrinkage, an upper limit of P.
-    ridge = 1e-12 * np.trace(precision.mean(0)) * np.eye(size)
-    raw = np.linalg.solve(precision + ridge, target[:, :, None])[:, 1:, 0]
-    prior = (raw * weights[:, None]).T @ raw + 1e-12 * np.eye(size - 1)
     for _ in range(steps):
         covariance = np.linalg.inv(_with_prior(precision, prior))
         factors = np.einsum("nab,nb->na", covariance, target)[:, 1:]
@@ -94,16 +104,32 @@ def _with_prior(precision: Matrix, prior: Matrix) -> Matrix:
     return whole
 
 
-def common_scale(before: Matrix, after: Matrix, seen: Matrix, share: Matrix, ratings: float, reg: float) -> Matrix:
-    """The map v = change c that makes the users' factors have covariance one, for coefficients c on factors u = M V^T y.
+def common_scale(prior: Matrix, seen: Matrix, ratings: float, reg: float) -> Matrix:
+    """The map v = change c from coefficients c on factors u to factors of a model in which u has covariance one.
 
-    For u made from factors V ("before") as M = (m V^T D V + reg)^-1 times m V^T D y, with D the shares of items, theory says
-    E[c-side]: R^T R = M m V^T D c seen, where seen = E[u u^T]; the coefficients on factors of covariance one are
-    (R^T R)^(-1/2) seen c. At the fixed point it is the identity.
+    What the coefficients explain, c . E[u u^T] c', does not depend on how u was scaled. With eigenvalues s_k of it (over
+    items, by ``prior`` = E[c c^T]) a user with m ratings of noise variance reg sees the share l/(l + reg) of a direction
+    of true size l/m, so m s = l^2/(l + reg), solved for l. At the fixed point the map is the identity.
     """
-    spread = ratings * (before * share[:, None]).T @ before
-    cross = ratings * (before * share[:, None]).T @ after
-    square = np.linalg.solve(spread + reg * np.eye(len(spread)), cross) @ seen
-    values, vectors = np.linalg.eigh((square + square.T) / 2.0)
-    values = np.maximum(values, 1e-2 * max(values[-1], 1e-12))
-    return (vectors / np.sqrt(values)) @ vectors.T @ seen
+    values, vectors = np.linalg.eigh(seen)
+    root = (vectors * np.sqrt(np.maximum(values, 1e-9 * max(values[-1], 1e-9)))) @ vectors.T
+    explained, turn = np.linalg.eigh(root @ prior @ root)
+    explained = ratings * np.maximum(explained, 1e-12)
+    true = (explained + np.sqrt(explained**2 + 4.0 * explained * reg)) / 2.0
+    return (turn * np.sqrt(true / explained)) @ turn.T @ root
+
+
+def clean_moments(moments: Matrix, noise_std: float, rank: int) -> Matrix:
+    """Posted moments of (1, u, ...), with those of u shrunk towards a multiple of one and the means of u towards zero.
+
+    Shrunk by the share of the spread that the known noise explains (Ledoit and Wolf 2004): variance s^2 off the
+    diagonal, 2 s^2 on it.
+    """
+    clean = moments.copy()
+    own = slice(1, rank + 1)
+    average = np.trace(moments[own, own]) / rank * np.eye(rank)
+    rest = moments[own, own] - average
+    clean[own, own] = average + rest * max(0.0, 1.0 - rank * (rank + 1) * noise_std**2 / max(np.sum(rest**2), 1e-30))
+    means = moments[0, own]
+    clean[0, own] = clean[own, 0] = means * max(0.0, 1.0 - rank * noise_std**2 / max(np.sum(means**2), 1e-30))
+    return clean

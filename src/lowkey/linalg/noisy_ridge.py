@@ -2,7 +2,8 @@
 
 Item j has A_j v = b_j with noise of variance s^2 on b_j and of variance q^2 on A_j. If factors have variance t^2 per
 coordinate, errors A_j^-1 (noise of b_j - noise of A_j v) have variance (s^2 + rank t^2 q^2)/a_j^2 for A_j about a_j I,
-and the best linear estimate has the ridge (s^2 + rank t^2 q^2)/(t^2 a_j). t^2 follows from E|b_j|^2 = rank (a_j^2 t^2 + s^2).
+and the best linear estimate has the ridge (s^2 + rank t^2 q^2)/(t^2 a_j).
+t^2 follows from E|b_j|^2 = rank (a_j^2 t^2 + s^2).
 Paper: ours; best linear unbiased prediction (Henderson 1975), with an empirical prior.
 """
 

@@ -81,12 +81,14 @@ def minimise(
     svd_tol: float = 1e-6,
     certified: bool = False,
 ) -> Solution:
-    """Stop when the certified gap is ``tol`` of the value (at most ``tol`` absolute, with a ridge and ``certified``)."""
+    """Stop when the gap is below ``tol`` of the value at X = 0; with ``certified``, below ``tol`` itself, by dense SVDs."""
     ball = NuclearBall(problem.radius, tol=svd_tol)
     region = Intersection(ball, problem.bound)
     matrix = np.zeros(problem.shape) if start is None else start
     value, gradient = problem.value(matrix), problem.gradient(matrix)
     recent = [value]
+    # Relative to the value at zero: at the optimum of a noisy objective the value itself may be near zero.
+    enough_gap = tol if certified else tol * abs(problem.value(np.zeros(problem.shape)))
     # As long as if every cell were observed: a long first step keeps the rank of the first projection low.
     step = gradient.size / max(1, len(problem.cells)) / max(float(np.abs(gradient).max()), SHORTEST)
     gap, residual, enough, effort, iteration = math.inf, math.inf, 0.3, 10, 0
@@ -96,7 +98,7 @@ def minimise(
         residual = math.sqrt(float(np.vdot(direction, direction))) / step
         gap = _gap(problem, matrix, gradient, near, step, certified)
         slope = float(np.vdot(gradient, direction))
-        if gap <= (tol if certified else tol * abs(value)):
+        if gap <= enough_gap:
             break
         if slope >= 0.0:  # no descent: the projection was too coarse, or this is the optimum to rounding
             if effort >= MOST_EFFORT:

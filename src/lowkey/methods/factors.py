@@ -17,7 +17,7 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.factors import ACTIVITY, EXTRA, FactorRound
-from lowkey.linalg.blup import Round, common_scale, posterior
+from lowkey.linalg.blup import Round, clean_moments, common_scale, posterior
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Recommender
 from lowkey.model import Model
@@ -48,6 +48,7 @@ class DPFactors(Recommender):
         window: int = 2,
         rescale: bool = True,
         tight: float = 1.0,
+        mshare: float = 0.05,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -63,6 +64,7 @@ class DPFactors(Recommender):
         self.rescale = rescale
         self.tight = tight
         self.verbose = verbose
+        self.mshare = mshare
 
     def plan(self, domain: Domain) -> Plan:
         if domain.rating_range is None:
@@ -70,11 +72,11 @@ class DPFactors(Recommender):
         rank = self._rank(domain)
         requests = [Request("item_means", 2 * domain.n_items, self.means_share)]
         growth = self.growth ** np.arange(self.n_iter)
-        left = 1.0 - self.means_share - 0.03
+        left = 1.0 - self.means_share - self.mshare
         for t in range(self.n_iter):
             requests.append(Request(f"item_update_{t + 1}", domain.n_items * (rank + 1), left * growth[t] / growth.sum()))
         order = rank + EXTRA
-        requests.append(Request("user_moments", order * (order + 1) // 2, 0.03, times=self.n_iter, symmetric=True))
+        requests.append(Request("user_moments", order * (order + 1) // 2, self.mshare, times=self.n_iter, symmetric=True))
         return self._calibrated(domain, requests, rank=rank)
 
     def _rank(self, domain: Domain) -> int:
@@ -107,7 +109,7 @@ class DPFactors(Recommender):
         shares = weights * known / np.sum(weights * known)
         var = (RESIDUAL_BOUND * spread) ** 2
         bound = RESIDUAL_BOUND * spread
-        moment_bound = math.sqrt(3.0 * root_m * math.sqrt(1.0 + rank))
+        moment_bound = math.sqrt(1.5 * root_m * math.sqrt(1.0 + rank / 4))
         rng = np.random.default_rng(self.init_seed)
         v = rng.standard_normal((n_items, rank)) * math.sqrt(var) / root_m
         bias = bias0
@@ -120,6 +122,7 @@ class DPFactors(Recommender):
             noise_std, mstd = billboard.noise_std(stat), billboard.noise_std(mstat)
             sums, _ = engine.sweep(sweep, ratings, public=public)
             update, moments = billboard.post(sums[sweep.update]), unpack(billboard.post(sums["user_moments"]))
+            moments = clean_moments(moments, mstd, rank)
             weight = max(moments[0, 0], 4 * mstd)
             seen = moments[: rank + 1, : rank + 1]
             seen_var = max(moments[rank + 1, rank + 1] / weight, 1e-4) * bound**2
@@ -133,8 +136,7 @@ class DPFactors(Recommender):
             change = np.eye(rank)
             mean_u = seen[1:, 1:] / weight
             if self.rescale:
-                p = known / known.sum()
-                change = common_scale(v, found.means[:, 1:], mean_u, p, m, var)
+                change = common_scale(found.prior, mean_u, m, seen_var)
                 rounds = [r.turned(change) for r in rounds]
             if self.verbose:
                 s = np.linalg.svd(found.means[:, 1:] * np.sqrt(shares)[:, None], compute_uv=False)
@@ -143,6 +145,7 @@ class DPFactors(Recommender):
             fall = 1.0 if last is None else min(1.0, math.sqrt(seen_var / last))
             last = seen_var
             var = seen_var
+            moment_bound = math.sqrt(1.5 * root_m * big)
             bound = self.tight * math.sqrt(seen_var) * fall
         arrays = {"item_bias": bias, "item_factors": v}
         settings = {

@@ -77,7 +77,7 @@ class DPFrankWolfe(Recommender):
         epsilon: float | None = None,
         delta: float | None = None,
         adjacency: str = "add-remove",
-        n_iter: int = 10,
+        n_iter: int = 6,
         nuclear_norm: float | None = None,
         row_norm: float | None = None,
         residual_norm: float | None = None,
@@ -137,13 +137,15 @@ class DPFrankWolfe(Recommender):
         domain, n_items = ratings.domain, ratings.domain.n_items
         limits = domain.rating_range
         assert limits is not None
-        public: dict[str, Any] = {"n_items": n_items, "center": sum(limits) / 2.0, "directions": np.zeros((0, n_items))}
-        public |= self._local_rule([], domain)
+        public: dict[str, Any] = {"n_items": n_items, "center": sum(limits) / 2.0}
+        # A refit takes the user's offset along, as a direction that is public from the start.
+        constant = np.full((self._refits_offset(), n_items), 1.0 / math.sqrt(n_items))
+        public |= {"directions": constant, **self._local_rule([], domain)}
         found: list[Found] = []
         for t in range(1, self.n_iter + 1):
             find = self._from_gram if self._form(domain) == "gram" else self._from_products
             found.append(find(t, ratings, engine, billboard, public))
-            public["directions"] = np.vstack([one.direction for one in found])
+            public["directions"] = np.vstack([constant, *(one.direction for one in found)])
             public |= self._local_rule(found, domain)
         settings: dict[str, Any] = {"center": public["center"], "offset_reg": self.offset_reg, "rating_range": list(limits)}
         settings["row_norm"] = self._row_norm(domain)
@@ -180,11 +182,14 @@ class DPFrankWolfe(Recommender):
     def _local_rule(self, found: list[Found], domain: Domain) -> dict[str, Any]:
         """What users need beside the directions: a ridge for each; or gains and decays, two numbers per round."""
         if self.step == "corrective":
-            if self.reg is not None or not found:
-                return {"ridge": np.full(len(found), self.reg or 0.0), "gains": None, "decays": None}
-            energy, bulk, edge = (np.array([getattr(one, name) for one in found]) for name in ("energy", "bulk", "edge"))
-            density = min(TYPICAL_RATINGS, domain.n_items) / domain.n_items
-            return {"ridge": direction_ridge(energy, bulk, edge, density), "gains": None, "decays": None}
+            ridge = np.full(len(found), self.reg or 0.0)
+            if self.reg is None and found:
+                energy, bulk, edge = (np.array([getattr(one, name) for one in found]) for name in ("energy", "bulk", "edge"))
+                density = min(TYPICAL_RATINGS, domain.n_items) / domain.n_items
+                ridge = direction_ridge(energy, bulk, edge, density)
+            if self._refits_offset():  # a ridge r on the offset is r/n on its coefficient along the unit vector
+                ridge = np.append(((self.offset_reg or 0.0) + 1e-9) / domain.n_items, ridge)
+            return {"ridge": ridge, "gains": None, "decays": None}
         gains, decays = np.zeros(len(found)), np.ones(len(found))
         for t, one in enumerate(found):
             energy = self._upper_energy(one, domain)
@@ -192,6 +197,9 @@ class DPFrankWolfe(Recommender):
                 step = 2.0 / (t + 2.0) if self.step == "decreasing" else 1.0 / (self.n_iter + 1.0)
                 gains[t], decays[t] = step * self._nuclear_norm(domain) / math.sqrt(energy), 1.0 - step
         return {"ridge": None, "gains": gains, "decays": decays}
+
+    def _refits_offset(self) -> int:
+        return int(self.step == "corrective" and self.offset_reg is not None)
 
     def _upper_energy(self, found: Found, domain: Domain) -> float:
         """The eigenvalue that steps are divided by, raised so that they stay within the nuclear norm."""
@@ -250,7 +258,7 @@ class FrankWolfe(DPFrankWolfe):
 
     def __init__(
         self,
-        n_iter: int = 100,
+        n_iter: int = 10,
         nuclear_norm: float | None = None,
         offset_reg: float | None = 5.0,
         step: str = "corrective",

@@ -162,11 +162,12 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
                 bound = min(bound, max(ROOM * largest_projection(measurements, point), SMALLEST))
             sweep = TangentGradient("gradient" if i < n_iter - 1 else "last_gradient", residual_bound, bound)
             public = {"point": point}
-            noise_std = billboard.noise_std(sweep.statistics(public)[0])
-            sums, _ = engine.sweep(sweep, records, public=public)
             step = facts.step / facts.n_records
-            point = point.moved(step * billboard.post(sums[sweep.name]), facts.max_singular_value)
-            error = facts.next_error(error, step * noise_std)
+            noise_std = step * billboard.noise_std(sweep.statistics(public)[0])
+            if noise_std * math.sqrt(point.tangent_size) < error:  # else the step would add more than it can take away
+                sums, _ = engine.sweep(sweep, records, public=public)
+                point = point.moved(step * billboard.post(sums[sweep.name]), facts.max_singular_value)
+                error = facts.next_error(error, noise_std)
             path.append(point)
         return path
 

@@ -77,7 +77,7 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
         questions=questions(guarantee, mechanisms, facts),
         registry_entry=registry_entry(guarantee, mechanisms, facts),
         domain={name: "not given" if value is None else value for name, value in domain.items()},
-        settings={name: str(value) for name, value in facts["settings"].items()},
+        settings={"rule": facts["rule"], **{name: str(value) for name, value in facts["settings"].items()}},
         software=dict(facts["software"]),
         ledger_head=ledger.head,
     )

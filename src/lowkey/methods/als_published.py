@@ -1,0 +1,72 @@
+"""Public room: DPALS with the noise that was published, and the guarantee that really holds for it.
+
+Paper: DPALS (Chien et al. 2021), Algorithms 1 and 3, Theorem 1, appendices A and D.2 (Table 4). Deviates: a round is
+priced for both of its releases, as in Table 4 and not as in Theorem 1; the mean's sum is priced as a scalar.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lowkey.errors import refuse
+from lowkey.privacy.accounting import gaussian_mu, rdp_epsilon
+from lowkey.privacy.mechanisms import Gaussian
+from lowkey.privacy.plan import Line, Plan
+
+
+def published_plan(
+    *,
+    n_items: int,
+    rank: int,
+    n_iter: int,
+    max_ratings: int,
+    gram_noise: float,
+    rhs_noise: float,
+    preprocessing_noise: float,
+    delta: float,
+    unobserved_weight: float = 0.0,
+    user_gram_noise: float | None = None,
+    user_counts_normalised: bool = False,
+    mean_as_published: bool = False,
+) -> Plan:
+    """The releases of Algorithms 1 and 3 with absolute noise as published, for add/remove, and their price.
+
+    A user is in at most k = max_ratings items with a factor of norm 1 and ratings within 1 (the noise is stated in these
+    units), so Gram matrices, right-hand sides and counts move by sqrt(k): multiplier noise/sqrt(k). The mean's sum and
+    count are scalars, which one user moves by k, with noise sqrt(k) sigma_p: multiplier sigma_p/sqrt(k) too, where the
+    paper books sigma_p (``mean_as_published``, to reproduce its figures). ``user_counts_normalised`` is the constant Z
+    of loss (35), made of exact user counts: it couples all users, and no epsilon holds.
+    """
+    if max_ratings < 1 or n_iter < 1:
+        refuse("max_ratings and n_iter", got=f"{max_ratings} and {n_iter}", needed="at least 1", try_="those of Table 4")
+    root, triangle = math.sqrt(max_ratings), rank * (rank + 1) // 2
+    caveats = ["Noise as published; the epsilon printed is the one that holds for it."]
+    mean = Gaussian(preprocessing_noise if mean_as_published else preprocessing_noise / root)
+    lines = [
+        Line("item_counts", Gaussian(preprocessing_noise / root), n_items, 2, "before and after adaptive sampling"),
+        Line("global_mean", mean, 1, 2, "sum and count"),
+        Line("item_gram", Gaussian(gram_noise / root), n_items * triangle, n_iter),
+        Line("item_rhs", Gaussian(rhs_noise / root), n_items * rank, n_iter),
+    ]
+    if mean_as_published:
+        caveats.append("The private mean is priced as in the paper, which is too little: do not rely on this epsilon.")
+    if unobserved_weight > 0.0 and user_gram_noise is not None:
+        lines.append(Line("user_gram", Gaussian(user_gram_noise), triangle, n_iter))
+    elif unobserved_weight > 0.0:
+        caveats.append("The paper states no noise for the users' Gram matrix: its release is left out of the price.")
+    if user_counts_normalised:
+        caveats.append("The loss is normalised by exact user counts, which couples all users: no epsilon holds.")
+    sound = not (mean_as_published or user_counts_normalised or (unobserved_weight > 0.0 and user_gram_noise is None))
+    public = (f"a catalogue of {n_items} items", "the rating range", "all hyper-parameters")
+    settings = {"calibration": "published", "max_ratings": max_ratings, "rank": rank, "n_iter": n_iter}
+    return Plan("DPALS", tuple(lines), delta, public=public, caveats=tuple(caveats), sound=sound, settings=settings)
+
+
+def renyi_epsilon(plan: Plan) -> float:
+    """The epsilon of the plan's releases by the paper's conversion; ``plan.price.epsilon`` is the exact one."""
+    return rdp_epsilon(plan.price.mu**2 / 2.0, plan.delta)
+
+
+def exact_noise_factor(plan: Plan, epsilon: float) -> float:
+    """What all noise of the plan may be multiplied with so that it costs ``epsilon`` exactly: below 1 is a gain."""
+    return plan.price.mu / gaussian_mu(epsilon, plan.delta)

@@ -1,0 +1,218 @@
+"""The ALS kernels against dense arithmetic, and their sums against blocks, threads and order: equal to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import get_num_threads
+
+import lowkey as lk
+from lowkey.data.ratings import Block
+from lowkey.engines.local import LocalEngine
+from lowkey.kernels.als import FACTOR_GRID, ItemEquations, deal
+from lowkey.kernels.user_factors import user_factors
+from lowkey.linalg.noisy_ridge import Equations, noise_aware_ridge
+from lowkey.linalg.packed import pack, unpack
+from lowkey.linalg.psd import solve_projected
+
+RANKS = [1, 2, 5, 33]
+
+
+def crowd(n_users: int, n_items: int, seed: int = 0) -> Block:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, n_items + 1, n_users)
+    items = [np.sort(rng.choice(n_items, c, replace=False)) for c in counts]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    flat = np.concatenate(items).astype(np.int32)
+    return Block(offsets, flat, rng.uniform(1, 5, len(flat)).astype(np.float32), np.arange(n_users, dtype=np.uint64))
+
+
+def public_of(n_items: int, rank: int, seed: int = 1) -> dict:
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(n_items, rank)) / 3
+    return {
+        "n_items": n_items,
+        "center": 3.0,
+        "item_bias": rng.normal(size=n_items) / 4,
+        "item_factors": factors @ np.linalg.eigh(factors.T @ factors)[1],
+        "item_weights": rng.uniform(0.1, 2.0, n_items) * (np.arange(n_items) != 3),  # item 3 is outside the head
+        "rarity": rng.permutation(n_items),
+    }
+
+
+def dense_sums(block: Block, sweep: ItemEquations, public: dict) -> dict[str, np.ndarray]:
+    """The same sums in float64 without grids, user by user, as the docstring says."""
+    n_items, rank = public["item_factors"].shape
+    v, weights = public["item_factors"], public["item_weights"]
+    gram, rhs, users = np.zeros((n_items, rank, rank)), np.zeros((n_items, rank)), np.zeros((rank, rank))
+    for u in range(len(block.offsets) - 1):
+        row = slice(block.offsets[u], block.offsets[u + 1])
+        items = block.items[row]
+        if len(items) == 0:
+            continue
+        e = block.values[row] - public["center"] - public["item_bias"][items]
+        if sweep.offset_reg is not None:
+            e = e - e.sum() / (len(items) + sweep.offset_reg)
+        seen = weights[items] > 0
+        x = v[items[seen]]
+        ridge = sweep.user_reg * len(items) ** sweep.user_reg_exponent * np.eye(rank) + sweep.unobserved_weight * v.T @ v
+        factor = np.linalg.solve(x.T @ x + ridge, x.T @ e[seen])
+        factor /= max(1.0, np.linalg.norm(factor))
+        users += np.outer(factor, factor)
+        w = weights[items].copy()
+        if sweep.max_ratings is not None and len(items) > sweep.max_ratings:
+            w[np.argsort(public["rarity"][items])[sweep.max_ratings :]] = 0.0
+        total = max(np.sum(w**2), sweep.max_ratings or 0)
+        w = w / np.sqrt(total) if total > 0 else w
+        e = e * min(1.0, sweep.row_bound / max(np.linalg.norm(w * e), 1e-300))
+        gram[items] += w[:, None, None] * np.outer(factor, factor)
+        rhs[items] += (w * e)[:, None] * factor
+    return {sweep.names[0]: pack(gram), sweep.names[1]: rhs, sweep.names[2]: pack(users)}
+
+
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.parametrize("max_ratings", [None, 4])
+def test_sums_are_those_of_the_definition(rank, max_ratings):
+    block, public = crowd(200, 40), public_of(40, rank)
+    sweep = ItemEquations(2, 0.4, 1.5, 0.3, 0.5, 0.1, max_ratings)
+    statistics = {s.name: s for s in sweep.statistics(public)}
+    sums = {name: np.zeros(s.shape, np.int64) for name, s in statistics.items()}
+    sweep.run(block, None, public, sums)
+    for name, expected in dense_sums(block, sweep, public).items():
+        found = sums[name] * statistics[name].grid.step
+        # 200 users; each product is off by a truncation of two factors (2^-18 each) and by float32 in the solve.
+        assert np.abs(found - expected).max() < 200 * 2.0**-15, name
+        assert np.abs(expected).max() > 1.0  # the tolerance is far below the size
+        assert name == sweep.names[2] or (found[3] == 0).all()
+
+
+def test_sums_do_not_depend_on_blocks_threads_or_order():
+    domain = lk.Domain(40, (1.0, 5.0))
+    block, public = crowd(300, 40), public_of(40, 5)
+    sweep = ItemEquations(0, 0.4, 1.5, 0.3, 0.0, 0.1)
+
+    def sums(rows: Block, **settings: int) -> list[np.ndarray]:
+        ratings = lk.Ratings(domain, rows.offsets, rows.items, rows.values, rows.keys)
+        found, _ = LocalEngine(**settings).sweep(sweep, ratings, public=public)
+        return [unreleased._open() for unreleased in found.values()]
+
+    reference = sums(block)
+    for settings in ({"block_size": 1}, {"block_size": 7}, {"block_size": 299, "n_jobs": 1}, {"n_jobs": get_num_threads()}):
+        for ours, theirs in zip(sums(block, **settings), reference, strict=True):
+            assert np.array_equal(ours, theirs), settings
+    order = np.random.default_rng(0).permutation(300)
+    parts = [slice(block.offsets[u], block.offsets[u + 1]) for u in order]
+    counts = np.diff(block.offsets)[order]
+    shuffled = Block(
+        np.concatenate([[0], np.cumsum(counts)]),
+        np.concatenate([block.items[p] for p in parts]),
+        np.concatenate([block.values[p] for p in parts]),
+        block.keys[order],
+    )
+    for ours, theirs in zip(sums(shuffled), reference, strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+def test_the_largest_block_is_exact():
+    """2^17 users whose factor is a whole unit vector: the sum reaches 2^53 and is still exact."""
+    n = 1 << 17
+    block = Block(np.arange(n + 1), np.zeros(n, np.int32), np.full(n, 5.0, np.float32), np.arange(n, dtype=np.uint64))
+    public = {**public_of(4, 2), "item_bias": np.zeros(4), "item_weights": np.ones(4)}
+    public["item_factors"] = np.full((4, 2), 1e-4)
+    sweep = ItemEquations(0, 0.4, None, 1e-9, max_ratings=None)
+    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
+    sweep.run(block, None, public, sums)
+    one = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
+    sweep.run(Block(block.offsets[:2], block.items[:1], block.values[:1], block.keys[:1]), None, public, one)
+    for name in sums:
+        assert np.array_equal(sums[name], n * one[name])
+    assert sums["item_gram_0"].max() > 0.49 * 2**53
+
+
+def test_factors_are_whole_numbers_within_the_ball_and_solve_the_ridge_regression():
+    block, public = crowd(400, 60), public_of(60, 16)
+    design = np.ascontiguousarray(public["item_factors"], np.float32)
+    regs = np.full(400, 0.5, np.float32)
+    factors = user_factors(
+        block.offsets, block.items, block.values, np.ones(60, bool), design, np.zeros(16, np.float32), regs
+    )
+    assert np.array_equal(factors, np.trunc(factors))
+    exact = np.zeros((400, 16))
+    for u in range(400):
+        row = slice(block.offsets[u], block.offsets[u + 1])
+        x = design[block.items[row]].astype(np.float64)
+        exact[u] = np.linalg.solve(x.T @ x + 0.5 * np.eye(16), x.T @ block.values[row])
+    norms = np.linalg.norm(exact, axis=1)
+    assert (norms > 1).any()
+    assert (norms[np.diff(block.offsets) < 16] > 0).any()  # both the primal and the dual form occurred
+    exact /= np.maximum(norms, 1.0)[:, None]
+    assert np.abs(factors * FACTOR_GRID.step - exact).max() < 2.0**-15
+    assert (np.sum((factors.astype(np.float64) * FACTOR_GRID.step) ** 2, axis=1) <= 1.0).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
+def test_a_factor_that_is_not_finite_makes_no_contribution(bad):
+    block, public = crowd(50, 40), public_of(40, 3)
+    public["item_factors"][7] = bad
+    sweep = ItemEquations(0, 0.4, 1.0, 0.3)
+    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
+    for u in range(50):
+        if 7 in block.items[block.offsets[u] : block.offsets[u + 1]]:
+            before = {name: total.copy() for name, total in sums.items()}
+            lo, hi = block.offsets[u], block.offsets[u + 1]
+            alone = Block(np.array([0, hi - lo]), block.items[lo:hi], block.values[lo:hi], block.keys[u : u + 1])
+            sweep.run(alone, None, public, sums)
+            for name, total in sums.items():
+                # Nothing, or a contribution within its bound: never a number made of an overflow.
+                moved = (total - before[name]) * 2.0**-36
+                assert np.abs(moved).max() <= 1.0
+
+
+def test_items_are_dealt_evenly_and_all():
+    counts = np.random.default_rng(0).pareto(1.0, 500).astype(np.int64)
+    order, bounds = deal(counts, 3)
+    assert sorted(order) == list(range(500))
+    loads = [(counts[order[a:b]] + 24).sum() for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    assert max(loads) - min(loads) <= counts.max() + 24
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 16, 40])
+@pytest.mark.parametrize("shift", [-3.0, 0.0, 3.0])
+def test_projected_solve_is_the_one_by_eigenvalues(rank, shift):
+    """Shifts make all, some or none of the matrices positive definite."""
+    rng = np.random.default_rng(rank)
+    a = rng.normal(size=(50, rank, rank))
+    a = a + a.transpose(0, 2, 1) + shift * np.sqrt(rank) * np.eye(rank)
+    rhs, ridge = rng.normal(size=(50, rank)), rng.uniform(0.1, 3.0, 50)
+    shared, weights = np.diag(rng.uniform(0, 1, rank)), rng.uniform(0, 2, 50)
+    whole = a + weights[:, None, None] * shared
+    values, vectors = np.linalg.eigh(whole)
+    inner = np.einsum("nki,nk->ni", vectors, rhs) / (np.maximum(values, 0) + ridge[:, None])
+    expected = np.einsum("nki,ni->nk", vectors, inner)
+    found = solve_projected(pack(a), rhs, ridge, shared=shared, shared_weights=weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+    np.testing.assert_array_equal(unpack(pack(a)), a)
+
+
+def test_a_matrix_that_is_not_finite_gives_zero():
+    packed = np.ones((2, 3))
+    packed[1, 0] = np.nan
+    found = solve_projected(packed, np.ones((2, 2)), np.ones(2))
+    assert (found[1] == 0).all()
+    assert (found[0] != 0).all()
+
+
+def test_noise_aware_ridge_is_the_best_of_all_ridges():
+    """In the model of the docstring: 400 items, rank 4, A_j = a_j I, noise on the right-hand side only."""
+    rng = np.random.default_rng(3)
+    n, rank, std = 400, 4, 3.0
+    truth, size = rng.normal(size=(n, rank)) * 0.5, rng.uniform(2, 20, n)
+    gram = pack(size[:, None, None] * np.eye(rank))
+    rhs = size[:, None] * truth + std * rng.normal(size=(n, rank))
+
+    def error(factor: float) -> float:
+        ridge = noise_aware_ridge(Equations(gram, rhs, 0.0, std), 0.0, factor)
+        return float(np.mean((rhs / (size + ridge)[:, None] - truth) ** 2))
+
+    assert error(1.0) < min(error(0.0), error(0.3), error(3.0))
+    assert noise_aware_ridge(Equations(gram, rhs, 0.0, 0.0), 2.0)[0] == 2.0
