@@ -1,0 +1,153 @@
+"""One ALS iteration against implicit's exact solver, in one run: 70k x 10.7k, about 8 million skewed ratings.
+
+    python benchmarks/speed/als_iteration.py [rank] [--no-peer]
+
+Prints wall and processor seconds of a non-private and of a private iteration (its noise from the cryptographic
+generator, its ledger and hashes included), of the peer's, the peak of memory above the data, and which share of the
+machine's own gemm rate the statistics kernel reaches. Also the load of the machine before and after.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from numba import get_num_threads
+from threadpoolctl import threadpool_limits
+
+import lowkey as lk
+from lowkey.engines.local import LocalEngine
+from lowkey.kernels.als import ItemEquations
+
+N_USERS, N_ITEMS, RATINGS = 70_000, 10_700, 8_000_000
+
+
+def skewed(seed: int = 0) -> lk.Ratings:
+    """Log-normal activity of users, power-law popularity of items."""
+    rng = np.random.default_rng(seed)
+    activity = rng.lognormal(0.0, 1.1, N_USERS)
+    counts = np.clip(activity / activity.sum() * RATINGS * 1.25, 15, N_ITEMS / 4).astype(np.int64)
+    popularity = np.cumsum(1.0 / (np.arange(N_ITEMS) + 30.0) ** 1.1)
+    users = np.repeat(np.arange(N_USERS), counts)
+    items = np.searchsorted(popularity / popularity[-1], rng.random(len(users)))
+    pairs = np.unique(users * N_ITEMS + rng.permutation(N_ITEMS)[np.minimum(items, N_ITEMS - 1)])
+    users, items = pairs // N_ITEMS, (pairs % N_ITEMS).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=N_USERS))]).astype(np.int64)
+    values = rng.uniform(1.0, 5.0, len(items)).astype(np.float32)
+    return lk.Ratings(lk.Domain(N_ITEMS, (1.0, 5.0)), offsets, items, values, np.arange(N_USERS, dtype=np.uint64))
+
+
+class Clock:
+    """Wall seconds, processor seconds and the peak of resident memory above the start, of a with-block."""
+
+    def __enter__(self) -> Clock:
+        self._stop, self._base = False, _resident()
+        self.peak = 0.0
+        self._watcher = threading.Thread(target=self._watch)
+        self._watcher.start()
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        return self
+
+    def _watch(self) -> None:
+        while not self._stop:
+            self.peak = max(self.peak, (_resident() - self._base) / 2**30)
+            time.sleep(0.005)
+
+    def __exit__(self, *_: Any) -> None:
+        self.wall, self.cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        self._stop = True
+        self._watcher.join()
+
+    def __str__(self) -> str:
+        return f"{self.wall:7.2f} s wall {self.cpu:7.2f} s processor  peak {self.peak:5.2f} GB above the data"
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def iteration(ratings: lk.Ratings, rank: int, private: bool) -> Clock:
+    """A whole fit of one round: item means, a pass over the users, the posts, the solve of the items."""
+    model = lk.DPALS(epsilon=5.0, delta=1e-6, rank=rank, n_iter=1) if private else lk.ALS(rank=rank, n_iter=1)
+    with Clock() as clock:
+        model.fit(ratings)
+    return clock
+
+
+def gemm_rate(dtype: Any) -> float:
+    a = np.ones((2048, 2048), dtype)
+    with threadpool_limits(get_num_threads(), "blas"):
+        a @ a
+        started = time.perf_counter()
+        for _ in range(3):
+            a @ a
+    return 3 * 2 * 2048**3 / (time.perf_counter() - started) / 1e9
+
+
+def statistics_rate(ratings: lk.Ratings, rank: int) -> float:
+    """Useful GFlop/s of the whole pass over the users: rank (rank + 1) per rating for the Gram matrices alone."""
+    rng = np.random.default_rng(0)
+    public = {
+        "center": 3.0,
+        "item_bias": np.zeros(N_ITEMS),
+        "item_factors": rng.normal(size=(N_ITEMS, rank)) / rank,
+        "item_weights": np.ones(N_ITEMS),
+    }
+    sweep = ItemEquations(0, 1.0, 1.0, 10.0, max_ratings=N_ITEMS)
+    started = time.perf_counter()
+    LocalEngine().sweep(sweep, ratings, public=public)
+    return n_ratings(ratings) * rank * (rank + 1) / (time.perf_counter() - started) / 1e9
+
+
+def n_ratings(ratings: lk.Ratings) -> int:
+    return int(ratings._open_csr().nnz)
+
+
+def peer_iteration(ratings: lk.Ratings, rank: int) -> tuple[float, float]:
+    """Wall and processor seconds of one exact iteration of implicit, BLAS on one thread as it advises; best of two."""
+    from implicit.als import AlternatingLeastSquares
+
+    rows = ratings._open_csr().tocsr()
+    seconds: list[float] = []
+    model = AlternatingLeastSquares(
+        rank, regularization=10.0, iterations=2, use_cg=False, use_gpu=False, num_threads=get_num_threads()
+    )
+    with threadpool_limits(1, "blas"):
+        cpu = time.process_time()
+        model.fit(rows, show_progress=False, callback=lambda _, elapsed, *rest: seconds.append(elapsed))
+        cpu = (time.process_time() - cpu) / 2
+    return min(seconds), cpu
+
+
+def main() -> None:
+    rank = int(next((a for a in sys.argv[1:] if a.isdigit()), 64))
+    ratings = skewed()
+    print(f"{N_USERS} x {N_ITEMS}, {n_ratings(ratings) / 1e6:.2f} M ratings, rank {rank}, {get_num_threads()} threads")
+    print(f"load of the machine before: {os.getloadavg()}")
+    small = lk.Ratings.from_csr(ratings._open_csr()[:500], ratings.domain)
+    for private in (False, True):
+        iteration(small, rank, private)  # compiles
+    clocks = {}
+    for name, private in (("non-private", False), ("private", True)):
+        runs = [iteration(ratings, rank, private) for _ in range(2)]
+        clocks[name] = min(runs, key=lambda clock: clock.wall)
+        print(f"{name:<12} {clocks[name]}")
+    ours, noisy = clocks["non-private"], clocks["private"]
+    print(f"private / non-private: {noisy.wall / ours.wall:.2f} wall, {noisy.cpu / ours.cpu:.2f} processor")
+    double, single = gemm_rate(np.float64), gemm_rate(np.float32)
+    rate = statistics_rate(ratings, rank)
+    print(f"pass over the users {rate:.0f} GFlop/s: {rate / double:.2f} of dgemm ({double:.0f}), {rate / single:.2f} of sgemm")
+    if "--no-peer" not in sys.argv:
+        wall, cpu = peer_iteration(ratings, rank)
+        print(f"implicit, exact {wall:7.2f} s wall {cpu:7.2f} s processor (with its set-up)")
+        print(f"ours / implicit: {ours.wall / wall:.3f} wall, {ours.cpu / cpu:.3f} processor")
+    print(f"load of the machine after: {os.getloadavg()}")
+
+
+if __name__ == "__main__":
+    main()
