@@ -128,7 +128,7 @@ def main() -> None:
     rank = int(next((a for a in sys.argv[1:] if a.isdigit()), 64))
     ratings = skewed()
     print(f"{N_USERS} x {N_ITEMS}, {n_ratings(ratings) / 1e6:.2f} M ratings, rank {rank}, {get_num_threads()} threads")
-    print(f"load of the machine before: {os.getloadavg()}")
+    print(f"load of the machine before: {os.getloadavg()}", flush=True)
     small = lk.Ratings.from_csr(ratings._open_csr()[:500], ratings.domain)
     for private in (False, True):
         iteration(small, rank, private)  # compiles
@@ -136,12 +136,12 @@ def main() -> None:
     for name, private in (("non-private", False), ("private", True)):
         runs = [iteration(ratings, rank, private) for _ in range(2)]
         clocks[name] = min(runs, key=lambda clock: clock.wall)
-        print(f"{name:<12} {clocks[name]}")
+        print(f"{name:<12} {clocks[name]}", flush=True)
     ours, noisy = clocks["non-private"], clocks["private"]
     print(f"private / non-private: {noisy.wall / ours.wall:.2f} wall, {noisy.cpu / ours.cpu:.2f} processor")
     double, single = gemm_rate(np.float64), gemm_rate(np.float32)
     rate = statistics_rate(ratings, rank)
-    print(f"pass over the users {rate:.0f} GFlop/s: {rate / double:.2f} of dgemm ({double:.0f}), {rate / single:.2f} of sgemm")
+    print(f"pass over the users {rate:.0f} GFlop/s: {rate / single:.2f} of sgemm, {rate / double:.2f} of dgemm")
     if "--no-peer" not in sys.argv:
         wall, cpu = peer_iteration(ratings, rank)
         print(f"implicit, exact {wall:7.2f} s wall {cpu:7.2f} s processor (with its set-up)")

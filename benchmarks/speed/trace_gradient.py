@@ -64,12 +64,10 @@ def main() -> None:
         print(f"{name:<16}{seconds:8.4f} s  {X.nbytes / seconds / 1e9:6.1f} GB/s read  {rates[name]:6.1f} GFlop/s")
     ours = "gradient pass"
     both = best["dgemv X @ m"] + best["dgemv X.T @ e"]
-    print(
-        f"flops against dgemv {rates[ours] / rates['dgemv X @ m']:.0%}, against dgemm {rates[ours] / rates['dgemm X V']:.0%}"
-    )
-    print(
-        f"bytes against one dgemv {best['dgemv X @ m'] / best[ours]:.0%}, against the two of a gradient {both / best[ours]:.0%}"
-    )
+    shares = [rates[ours] / rates[name] for name in ("dgemv X @ m", "dgemm X V")]
+    print(f"multiplications per second: {shares[0]:.0%} of dgemv, {shares[1]:.0%} of dgemm")
+    shares = [best["dgemv X @ m"] / best[ours], both / best[ours]]
+    print(f"bytes per second: {shares[0]:.0%} of one dgemv, {shares[1]:.0%} of the two that a textbook gradient takes")
     print(f"memory grown by the pass: {grown / 1024:.1f} MB, the data are {X.nbytes / 2**20:.0f} MB")
 
 

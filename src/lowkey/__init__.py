@@ -19,10 +19,13 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.methods.als import ALS, DPALS
     from lowkey.methods.bias import Bias, DPBias, Popularity
     from lowkey.methods.catalogue import PrivateCatalogue
-    from lowkey.methods.moments import DPMoments
-    from lowkey.methods.sketched_moments import DPSketch
+    from lowkey.methods.factors import DPFactors
     from lowkey.methods.frank_wolfe import DPFrankWolfe, FrankWolfe
+    from lowkey.methods.moments import DPMoments
+    from lowkey.methods.one_bit import DPOneBit, OneBit
+    from lowkey.methods.sketched_moments import DPSketch
     from lowkey.methods.svd import DPSVD
+    from lowkey.methods.trace_regression import DPTraceRegression, TraceRegression
     from lowkey.model import Model
     from lowkey.moments import Moments
     from lowkey.privacy.billboard import Billboard
@@ -30,6 +33,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.privacy.ledger import Ledger
     from lowkey.privacy.plan import Plan
     from lowkey.release import load, verify
+    from lowkey.serving.randomize import randomize_signs
 
 HOMES = {
     "lowkey.data.domain": ("Domain",),
@@ -39,10 +43,13 @@ HOMES = {
     "lowkey.methods.als": ("ALS", "DPALS"),
     "lowkey.methods.bias": ("Bias", "DPBias", "Popularity"),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
+    "lowkey.methods.factors": ("DPFactors",),
     "lowkey.methods.moments": ("DPMoments",),
+    "lowkey.methods.one_bit": ("DPOneBit", "OneBit"),
     "lowkey.methods.sketched_moments": ("DPSketch",),
     "lowkey.methods.frank_wolfe": ("DPFrankWolfe", "FrankWolfe"),
     "lowkey.methods.svd": ("DPSVD",),
+    "lowkey.methods.trace_regression": ("DPTraceRegression", "TraceRegression"),
     "lowkey.model": ("Model",),
     "lowkey.moments": ("Moments",),
     "lowkey.privacy.billboard": ("Billboard",),
@@ -50,6 +57,7 @@ HOMES = {
     "lowkey.privacy.ledger": ("Ledger",),
     "lowkey.privacy.plan": ("Plan",),
     "lowkey.release": ("load", "verify"),
+    "lowkey.serving.randomize": ("randomize_signs",),
 }
 MODULES = ("data", "evaluation", "privacy")
 _HOME = {name: module for module, names in HOMES.items() for name in names}

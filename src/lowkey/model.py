@@ -52,7 +52,7 @@ class Model:
                     needed=f"{self.domain.n_items}, one per item",
                     try_="columns in the order of the catalogue",
                 )
-            rows = scipy.sparse.csr_array(X, dtype=np.float64)
+            rows: Histories = scipy.sparse.csr_array(X, dtype=np.float64)
         else:
             rows = self._one_row(X)
         self._check_values(rows.data)

@@ -59,8 +59,7 @@ def test_clone_and_set_params(case: Case) -> None:
     double = clone(estimator)
     assert double.get_params() == estimator.get_params()
     assert not hasattr(double, "model_")
-    name, value = next(iter(double.get_params().items()))
-    assert double.set_params(**{name: value}) is double
+    assert double.set_params(**double.get_params()) is double
 
 
 @every
@@ -223,8 +222,10 @@ def test_transform_is_the_local_step(case: Case) -> None:
 def test_booked_is_at_most_asked(case: Case, epsilon: float) -> None:
     estimator = case.make(epsilon=epsilon).fit(base_ratings(case.domain), engine=lk.LocalEngine(n_jobs=1))
     guarantee = estimator.guarantee_
-    assert guarantee.epsilon <= epsilon
-    assert guarantee.epsilon >= 0.999 * epsilon
+    if case.published:
+        assert guarantee.caveats
+    else:
+        assert 0.999 * epsilon <= guarantee.epsilon <= epsilon
     assert guarantee.delta <= 1e-6
     assert guarantee.noise_is_private
     for word in (guarantee.unit, guarantee.adjacency.split("-")[0], "epsilon", "delta"):
@@ -261,17 +262,17 @@ def test_two_fits_on_one_ledger_compose(case: Case) -> None:
             base_ratings(case.domain), engine=lk.LocalEngine(n_jobs=1), billboard=lk.Billboard(ledger, noise=SeededNoise(1))
         )
     assert len(estimator.ledger_.plans()) == 2
-    assert estimator.guarantee_.epsilon > 1.2
+    assert estimator.guarantee_.epsilon > 1.3 * fitted(case).guarantee_.epsilon
     assert estimator.guarantee_.mu == pytest.approx(math.sqrt(2.0) * fitted(case).guarantee_.mu, rel=1e-9)
 
 
 @private
 def test_a_shared_total_cannot_be_overspent(case: Case) -> None:
-    ledger = lk.Ledger(total=(1.5, 1e-6))
+    ledger = lk.Ledger(total=(1.3 * fitted(case).guarantee_.epsilon, 1e-6))
     case.make().fit(base_ratings(case.domain), billboard=lk.Billboard(ledger), engine=lk.LocalEngine(n_jobs=1))
     with pytest.raises(BudgetError):
         case.make().fit(base_ratings(case.domain), billboard=lk.Billboard(ledger), engine=lk.LocalEngine(n_jobs=1))
-    assert ledger.guarantee().epsilon <= 1.5
+    assert ledger.guarantee().epsilon == fitted(case).guarantee_.epsilon
 
 
 @private
@@ -281,7 +282,7 @@ def test_replace_one(case: Case) -> None:
     estimator = case.make(adjacency="replace-one").fit(base_ratings(case.domain), engine=lk.LocalEngine(n_jobs=1))
     guarantee = estimator.guarantee_
     assert guarantee.adjacency == "replace-one"
-    assert guarantee.epsilon <= 1.0
+    assert guarantee.epsilon <= 1.0 or case.published
     assert "number of users" in str(guarantee)
     with pytest.raises(InputError, match="adjacency"):
         case.make(adjacency="swap").fit(base_ratings(case.domain))
@@ -336,7 +337,7 @@ def test_a_child_can_check_the_answer(case: Case) -> None:
         levels[hidden[hidden != 4]] = -1
         rows.append(as_row(case.domain, levels))
     data = ratings_of(case.domain, rows, base_keys(600))
-    settings = {"epsilon": 500.0} if case.private else {}
+    settings = {"epsilon": 500.0, **case.whole} if case.private else {}
     billboard = lk.Billboard(noise=SeededNoise(1, factor=0.0))
     estimator = case.make(**settings).fit(data, billboard=billboard, engine=lk.LocalEngine(n_jobs=1))
     if not case.personal:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -333,5 +334,6 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
     if type(a) is type(b) and hasattr(a, "__dict__"):
-        return _equal(vars(a), vars(b))
+        cached = {name for name, part in vars(type(a)).items() if isinstance(part, cached_property)}
+        return _equal(*({name: part for name, part in vars(x).items() if name not in cached} for x in (a, b)))
     return bool(a == b)

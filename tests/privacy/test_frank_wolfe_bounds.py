@@ -43,7 +43,11 @@ def public(kind: str) -> dict:
     if kind == "refit":
         return facts | none | {"directions": directions, "ridge": np.array([0.1, 0.01, 1.0])}
     if kind == "steps":
-        return facts | none | {"directions": directions, "gains": np.array([2.0, 1.5, 9.0]), "decays": np.array([0.0, 0.3, 0.5])}
+        return (
+            facts
+            | none
+            | {"directions": directions, "gains": np.array([2.0, 1.5, 9.0]), "decays": np.array([0.0, 0.3, 0.5])}
+        )
     axis = np.eye(N_ITEMS)[[3]]
     return facts | none | {"directions": axis, "gains": np.array([-1e6]), "decays": np.ones(1)}
 

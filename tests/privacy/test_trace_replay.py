@@ -27,11 +27,12 @@ from lowkey.methods.trace_regression import DPTraceRegression
 from lowkey.privacy.noise import SeededNoise
 
 N, SHAPE, RANK = 40, (7, 5), 2
+EPSILON = 100.0  # few records: with less, the steps would be given up as hopeless, and not tested
 
 
 def estimator(protect: str = "records", **settings) -> DPTraceRegression:
     facts = {"error_std": 0.2, "max_singular_value": 1.5, "n_iter": 3}
-    return DPTraceRegression(RANK, 2.0, 1e-5, protect, **{**facts, **settings})
+    return DPTraceRegression(RANK, EPSILON, 1e-5, protect, **{**facts, **settings})
 
 
 def crowd(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -55,6 +56,7 @@ def recorded(model: DPTraceRegression, X, y) -> Record:
         model.fit(X, y, engine=engine, billboard=billboard)
     assert billboard.plan is not None
     found = Record(billboard.plan, billboard.entries, engine.calls, SimpleNamespace(ledger=billboard.ledger), len(openings))
+    assert [entry.statistic.name for entry in found.entries] == ["spectral_start", "gradient", "gradient", "last_gradient"]
     check_books(found)
     check_noise(found, noise)
     return found
@@ -193,7 +195,7 @@ def test_what_is_booked_is_what_was_asked():
     for protect, unit in (("records", "record"), ("responses", "response")):
         guarantee = estimator(protect).fit(X, y).guarantee_
         assert (guarantee.unit, guarantee.adjacency) == (unit, "replace-one")
-        assert 1.999 < guarantee.epsilon <= 2.0
+        assert 0.9999 * EPSILON < guarantee.epsilon <= EPSILON
         assert any(f"one {unit}" in caveat for caveat in guarantee.caveats)
 
 

@@ -116,14 +116,13 @@ def test_the_energy_margin_holds() -> None:
     rng = np.random.default_rng(5)
     basis = np.linalg.qr(rng.standard_normal((40, 40)))[0]
     gram = basis @ np.diag([50.0, 45.0, 5.0] + [0.0] * 37) @ basis.T
-    missed = {3.0: 0, 0.0: 0}
+    missed = 0
     for _ in range(400):
         w = rng.standard_normal((40, 40))
         values, vectors = leading_eigenpairs(gram + (w + w.T) / math.sqrt(2.0), 1)  # std 1 off the diagonal
         energy = vectors[:, 0] @ gram @ vectors[:, 0]
-        for deviations in missed:
-            missed[deviations] += energy > values[0] + energy_margin(1.0, deviations)
-    assert missed[3.0] <= 6
+        missed += energy > values[0] + energy_margin(1.0)
+    assert missed <= 6
     assert published_energy(50.0, 1.0, 40) > 50.0 + energy_margin(1.0)  # the paper's margin is far larger
 
 
@@ -157,7 +156,7 @@ def test_the_ridge_is_the_ratio_of_variances() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong) -> None:
-    with pytest.raises(lk.errors.InputError if hasattr(lk, "errors") else ValueError):
+    with pytest.raises(ValueError):
         lk.DPFrankWolfe(1.0, 1e-6, **wrong).plan(planted().domain())
 
 

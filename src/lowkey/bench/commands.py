@@ -45,8 +45,10 @@ def bench(
             typer.echo(json.dumps(row))
         return
     _print_table(compare.table(rows))
-    typer.echo(f"delta = {delta:g}, {adjacency}, exact accounting, split {split}; ± is the standard error over draws of the")
-    typer.echo("noise. Computed on data treated as public: these numbers are not private.")
+    typer.echo(
+        f"delta = {delta:g}, {adjacency}, exact accounting, split {split}; ± is the standard error over noise draws."
+    )
+    typer.echo("Computed on data treated as public: these numbers are not private.")
 
 
 def _with_progress(todo: list, results: Path | None, quiet: bool) -> list:

@@ -171,21 +171,25 @@ def figure(results: dict[str, list[Row]], path: str) -> None:
     import matplotlib.pyplot as plt
 
     panels = {name: rows for name, rows in results.items() if name != "noise"}
-    chart, axes = plt.subplots(1, len(panels), figsize=(6.5 * len(panels), 4.6), squeeze=False)
+    methods = dict.fromkeys(row["method"] for rows in panels.values() for row in rows)
+    colour = {method: f"C{index}" for index, method in enumerate(methods)}  # the same in every panel
+    chart, axes = plt.subplots(1, len(panels), figsize=(6.0 * len(panels), 4.8), squeeze=False)
     for axis, (name, rows) in zip(axes[0], panels.items(), strict=True):
-        for index, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
+        for method in dict.fromkeys(row["method"] for row in rows):
             points = [(row["epsilon"], row["rmse"]) for row in rows if row["method"] == method]
             if points[0][0] is None:
-                axis.axhline(points[0][1], linestyle="--", linewidth=1.2, color=f"C{index}", label=method)
+                axis.axhline(points[0][1], linestyle="--", linewidth=1.2, color=colour[method], label=method)
             else:
-                axis.plot(*zip(*points, strict=True), marker="o", markersize=4, color=f"C{index}", label=method)
+                axis.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colour[method], label=method)
         axis.set(xscale="log", xlabel="epsilon (user level, add/remove, delta = 1e-6)", ylabel="RMSE", title=name)
         axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
         axis.minorticks_off()
-        axis.set_ylim(bottom=0.0 if name.startswith("synthetic") else None)
-        axis.legend(fontsize=8)
-    chart.tight_layout()
-    chart.savefig(path, dpi=130)
+        if name.startswith("synthetic"):
+            axis.set_ylim(bottom=-0.001)
+    handles = {label: line for axis in axes[0] for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    chart.legend(list(handles.values()), list(handles), loc="lower center", ncols=4, fontsize=9, frameon=False)
+    chart.tight_layout(rect=(0.0, 0.04 + 0.04 * math.ceil(len(handles) / 4), 1.0, 1.0))
+    chart.savefig(path, dpi=110)
 
 
 def main() -> None:

@@ -116,10 +116,12 @@ def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
     """Read, select the catalogue if it is private, fit."""
     with screen.working("Reading the ratings"):
         rows = order.table.read_uncatalogued() if order.selection else order.table.read(order.domain())
-    total = sum(line.times for plan in plans for line in plan.lines)
-    with screen.working("Adding noise and posting", total) as advance:
+    posts = sum(line.times for plan in plans for line in plan.lines)
+    with screen.working("Posting noisy sums, and fitting to them", posts + 1) as advance:
         billboard = WatchedBillboard(order.open_ledger(), advance)
         if order.selection:
             ids = order.selection.select(rows, billboard)
             rows = rows.with_items(ids, expected_users=order.expected_users)
-        return order.build(rows.domain).fit(rows, billboard=billboard)
+        model = order.build(rows.domain).fit(rows, billboard=billboard)
+        advance()
+    return model

@@ -49,13 +49,24 @@ def check_values(values: Floats32, scale: Scale, what: str) -> None:
 
 
 def group_by_user(
-    users: Ints32, items: Ints32, values: Floats32 | None, n_users: int
+    codes: Ints32, ranks: Ints32, items: Ints32, values: Floats32 | None, n_users: int
 ) -> tuple[Ints64, Ints32, Floats32 | None]:
-    """Rows of (user, item, value) as (offsets, items, values); rows with item -1 are left out."""
+    """Rows of (user, item, value) as (offsets, items, values), where row `r` is of user `ranks[codes[r]]`.
+
+    Rows with item -1 are left out.
+    """
     weighted = values is not None
     given = values if weighted else np.empty(0, np.float32)
-    offsets, out_items, out_values = _group(users, items, given, n_users, weighted)
+    # all read-only, as Arrow's are: numba would compile the loop anew for each mixture
+    columns = [read_only(array) for array in (codes, ranks, items, given)]
+    offsets, out_items, out_values = _group(*columns, n_users, weighted)
     return offsets, out_items, out_values if weighted else None
+
+
+def read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def tidy_rows(
@@ -97,11 +108,11 @@ def _all_in_range(values, low_rounded, high_rounded, low, high):  # pyright: ign
 
 
 @_compiled
-def _group(users, items, values, n_users, weighted):  # pyright: ignore
+def _group(codes, ranks, items, values, n_users, weighted):  # pyright: ignore
     offsets = np.zeros(n_users + 1, np.int64)
-    for row in range(users.size):
+    for row in range(codes.size):
         if items[row] >= 0:
-            offsets[users[row] + 1] += 1
+            offsets[ranks[codes[row]] + 1] += 1
     for user in range(n_users):
         offsets[user + 1] += offsets[user]
     free = np.empty(n_users, np.int64)  # the next free place of each user
@@ -109,10 +120,11 @@ def _group(users, items, values, n_users, weighted):  # pyright: ignore
         free[user] = offsets[user]
     out_items = np.empty(offsets[-1], np.int32)
     out_values = np.empty(offsets[-1] if weighted else 0, np.float32)
-    for row in range(users.size):
+    for row in range(codes.size):
         if items[row] >= 0:
-            place = free[users[row]]
-            free[users[row]] += 1
+            user = ranks[codes[row]]
+            place = free[user]
+            free[user] += 1
             out_items[place] = items[row]
             if weighted:
                 out_values[place] = values[row]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -72,8 +72,8 @@ def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplic
     with ThreadPoolExecutor(2) as pool:  # Arrow lets go of Python's lock, so the three columns overlap
         finding = pool.submit(_catalogue_positions, table.pop(names.item), domain)
         encoding = pool.submit(encode, table.pop(names.user))
-        values = _read_values(table, names, domain.scale, duplicates)
-    items, (users, user_ids) = finding.result(), encoding.result()
+        values = _read_values(table, names)
+    items, users = finding.result(), encoding.result()
     del finding, encoding  # they hold what they found
     if unknown_items == "error" and len(items) and items.min() < 0:
         refuse(
@@ -89,7 +89,8 @@ def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplic
             needed="items of the domain",
             try_=f"the catalogue that belongs to this file, or {EXCHANGED}",
         )
-    rows = group_by_user(users, items, values, len(user_ids))
+    rows = group_by_user(users.codes, users.ranks, items, values, len(users.ids))
+    user_ids = users.ids
     del users, items, values
     rows = _settle(rows, domain.scale, names, duplicates)
     return Ratings(domain, *rows, user_keys(user_ids))
@@ -98,28 +99,33 @@ def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplic
 def to_uncatalogued(table: dict[str, Any], names: ColumnNames, scale: Scale, duplicates: str) -> UncataloguedRatings:
     """As `to_ratings`, for a catalogue that is private: every item that occurs gets a code."""
     _check_columns(table, names)
-    values = _read_values(table, names, scale, duplicates)
-    items, item_ids = encode(table.pop(names.item))
-    users, user_ids = encode(table.pop(names.user))
-    rows = group_by_user(users, items, values, len(user_ids))
-    del users, items, values
+    values = _read_values(table, names)
+    items, users = encode(table.pop(names.item)), encode(table.pop(names.user))
+    rows = group_by_user(users.codes, users.ranks, items.ranks[items.codes], values, len(users.ids))
     rows = _settle(rows, scale, names, duplicates)
-    return UncataloguedRatings(scale, item_ids, *rows, user_keys(user_ids))
+    return UncataloguedRatings(scale, items.ids, *rows, user_keys(users.ids))
 
 
-def encode(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
-    """A column as int32 codes into its distinct ids, which come sorted. Only ids that occur get a code."""
+class Encoded(NamedTuple):
+    """A column of ids: row `r` has the id `ids[ranks[codes[r]]]`. Ids are distinct and sorted, and each occurs."""
+
+    codes: npt.NDArray[np.int32]  # one per row
+    ranks: npt.NDArray[np.int32]  # one per code
+    ids: pa.Array
+
+
+def encode(column: pa.ChunkedArray) -> Encoded:
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
     pieces = column.unify_dictionaries().chunks
     dictionary = pieces[0].dictionary
-    codes = np.concatenate([piece.indices.to_numpy(zero_copy_only=False) for piece in pieces])
+    codes = _joined([piece.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False) for piece in pieces])
     occurs = np.zeros(len(dictionary), np.bool_)  # categories outlive a filter in pandas and polars
     occurs[codes] = True
     ids = dictionary.filter(pa.array(occurs)).unique()
     ids = ids.take(pc.sort_indices(ids))
-    rank = pc.fill_null(pc.index_in(dictionary, value_set=ids), 0).to_numpy(zero_copy_only=False)
-    return rank[codes], ids
+    ranks = pc.fill_null(pc.index_in(dictionary, value_set=ids), 0).to_numpy(zero_copy_only=False)
+    return Encoded(codes, ranks, ids)
 
 
 def _check_columns(table: dict[str, Any], names: ColumnNames) -> None:
@@ -142,9 +148,7 @@ def _check_columns(table: dict[str, Any], names: ColumnNames) -> None:
             )
 
 
-def _read_values(
-    table: dict[str, Any], names: ColumnNames, scale: Scale, duplicates: str
-) -> npt.NDArray[np.float32] | None:
+def _read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.float32] | None:
     if names.rating is None:
         return None
     column = table.pop(names.rating)
@@ -158,32 +162,26 @@ def _read_values(
             needed="numbers",
             try_="casting the column, or check that the right column is named",
         )
-    values = np.empty(len(column), np.float32)
     with np.errstate(over="ignore"):  # what overflows becomes infinite and is refused as such
-        _fill(values, (chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks))
-    if duplicates != "sum":  # sums are checked when they are made
-        check_values(values, scale, f"rating column {names.rating!r}")
-    return values
+        return _joined([chunk.to_numpy(zero_copy_only=False).astype(np.float32, copy=False) for chunk in column.chunks])
 
 
 def _catalogue_positions(column: pa.ChunkedArray, domain: Domain) -> npt.NDArray[np.int32]:
-    positions = np.empty(len(column), np.int32)
     if pa.types.is_dictionary(column.type):
-        _fill(positions, (domain.positions(piece.dictionary)[piece.indices.to_numpy()] for piece in column.chunks))
-    else:
-        _fill(positions, (domain.positions(piece) for piece in column.chunks))
-    return positions
+        return _joined([domain.look_up(piece.dictionary)[piece.indices.to_numpy()] for piece in column.chunks])
+    return _joined([domain.look_up(piece) for piece in column.chunks])
 
 
-def _fill(out: npt.NDArray[Any], pieces: Any) -> None:
-    at = 0
-    for piece in pieces:
-        out[at : at + len(piece)] = piece
-        at += len(piece)
+def _joined(pieces: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """One array; a single piece is passed on as it is, as fresh memory costs more than the work done in it."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def _settle(rows: tuple[Any, Any, Any], scale: Scale, names: ColumnNames, duplicates: str) -> tuple[Any, Any, Any]:
+    """Check the values, sort the rows, settle the duplicates: sums are checked when they are made."""
+    if duplicates != "sum" and rows[2] is not None:
+        check_values(rows[2], scale, f"rating column {names.rating!r}")
     offsets, items, values = tidy_rows(*rows, duplicates, "ratings")
-    if values is not None and duplicates == "sum":
+    if duplicates == "sum" and values is not None:
         check_values(values, scale, f"sums of rating column {names.rating!r}")
     return offsets, items, values

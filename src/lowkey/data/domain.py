@@ -135,10 +135,13 @@ class Domain:
         """
         if hasattr(ids, "__len__") and len(ids) == 0:  # an empty history has ids of no kind
             return np.empty(0, np.int32)
-        array = id_array(ids, "item ids")
-        wanted, catalogue = comparable(array, self._item_ids)
+        return self.look_up(id_array(ids, "item ids")).copy()
+
+    def look_up(self, ids: pa.Array) -> npt.NDArray[np.int32]:
+        """`positions` for the readers: of a clean Arrow array, and read-only, which saves a copy of a long column."""
+        wanted, catalogue = comparable(ids, self._item_ids)
         found = pc.index_in(wanted, value_set=catalogue)
-        return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+        return (pc.fill_null(found, -1) if found.null_count else found).to_numpy(zero_copy_only=False)
 
     def ids(self, positions: npt.ArrayLike) -> npt.NDArray[Any]:
         """The caller's ids at these catalogue positions, as a NumPy array (of str objects for text ids)."""

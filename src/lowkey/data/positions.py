@@ -84,7 +84,9 @@ class Positions:
         starts = self._offsets[rows]
         counts = np.diff(block.offsets)
         entries = np.repeat(starts - block.offsets[:-1], counts) + np.arange(block.offsets[-1])
-        same = np.array_equal(self._offsets[rows + 1] - starts, counts) and np.array_equal(self._items[entries], block.items)
+        same = np.array_equal(self._offsets[rows + 1] - starts, counts) and np.array_equal(
+            self._items[entries], block.items
+        )
         if not same or not np.array_equal(self._keys[rows], block.keys):
             raise TypeError("the positions are those of other data: take Positions.of the ratings that are swept")
         return self._slots[entries]

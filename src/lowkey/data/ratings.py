@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from lowkey.data.assemble import check_duplicates_word, check_values, tidy_rows
+from lowkey.data.assemble import check_duplicates_word, check_values, read_only, tidy_rows
 from lowkey.data.closed import Closed
 from lowkey.data.domain import Domain
 from lowkey.data.ids import splitmix64
@@ -42,9 +42,9 @@ class Rows(Closed):
         values: npt.NDArray[np.float32] | None,
         keys: npt.NDArray[np.uint64],
     ) -> None:
-        self._offsets, self._items, self._keys = _frozen(offsets), _frozen(items), _frozen(keys)
+        self._offsets, self._items, self._keys = read_only(offsets), read_only(items), read_only(keys)
         # binary feedback keeps no values: a block's ones are made when the block is cut
-        self._values = None if values is None else _frozen(values)
+        self._values = None if values is None else read_only(values)
 
     def blocks(self, max_users: int) -> Iterator[Block]:
         """The rows as blocks of at most `max_users` whole users, in order. For engines only: blocks are bare."""
@@ -57,9 +57,9 @@ class Rows(Closed):
         begin, end = self._offsets[first], self._offsets[last]
         values = np.ones(end - begin, np.float32) if self._values is None else self._values[begin:end]
         return Block(
-            _frozen(self._offsets[first : last + 1] - begin),
+            read_only(self._offsets[first : last + 1] - begin),
             self._items[begin:end],
-            _frozen(values),
+            read_only(values),
             self._keys[first:last],
         )
 
@@ -175,12 +175,6 @@ def as_ratings(
     from lowkey.data.readers import from_frame  # readers stand on this module
 
     return from_frame(X, domain, user=user, item=item, rating=rating, duplicates=duplicates)
-
-
-def _frozen(array: Any) -> Any:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _check_shape(csr: Any, domain: Domain) -> None:

@@ -12,7 +12,7 @@ from lowkey.errors import refuse
 
 NOT_PRIVATE = "These numbers are computed on data that is treated as public. They are not private: do not publish them."
 
-FLOORS = ("Bias", "Popularity")  # what a private model should beat, or come close to
+NOT_PRIVATE_MODELS = ("ALS", "Bias", "Popularity")  # the ceiling that noise keeps one from, and two floors
 
 K = Annotated[int, typer.Option("--k", help="The length of a list of recommendations.")]
 Seed = Annotated[int, typer.Option(help="Chooses what is held out.")]
@@ -101,7 +101,7 @@ def curve(
     assert items is not None
     wanted = _numbers(epsilons)
     screen = Screen(as_json=as_json)
-    with screen.working("Fitting", len(wanted) + 1 + len(FLOORS)) as advance:
+    with screen.working("Fitting", len(wanted) + 1 + len(NOT_PRIVATE_MODELS)) as advance:
         from lowkey.cli.training import Order
         from lowkey.evaluation.protocol import evaluate as measure
         from lowkey.evaluation.splits import hold_out_users
@@ -120,7 +120,7 @@ def curve(
         orders = [(epsilon, Order(epsilon=epsilon, **order)) for epsilon in wanted]
         domain = orders[0][1].domain()
         contestants = [(f"epsilon {epsilon:g}", one.build(domain)) for epsilon, one in orders]
-        contestants += [(f"not private ({name})", estimator(name)()) for name in FLOORS]
+        contestants += [(f"not private ({name})", estimator(name)()) for name in NOT_PRIVATE_MODELS]
         split = hold_out_users(table.read(domain), seed=seed)
         advance()
         found = {}

@@ -140,10 +140,8 @@ class Minimiser(SignSweep):
     def shift(self, shape: tuple[int, int]) -> float:
         """How far ``signs`` flips can move the exact minimiser, in Frobenius norm."""
         steep, least = self.link.steepness(self.entry_bound), self.link.least_curvature(self.entry_bound)
-        if self.ridge >= least:
-            free = steep / (self.ridge + least)
-        else:
-            free = steep / (2.0 * math.sqrt(self.ridge * least))
+        strong = self.ridge >= least
+        free = steep / (self.ridge + least) if strong else steep / (2.0 * math.sqrt(self.ridge * least))
         t = min(2.0 * self.entry_bound, steep / (2.0 * least))
         boxed = math.sqrt((steep * t - least * t * t) / self.ridge)
         diameter = 2.0 * min(self.radius, self.entry_bound * math.sqrt(shape[0] * shape[1]))
@@ -172,9 +170,7 @@ class Minimiser(SignSweep):
         sums["minimiser"] += self.solution(positions.shape, positions.cells, ordered)
         return None
 
-    def solution(
-        self, shape: tuple[int, int], cells: NDArray[np.int64], signs: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def solution(self, shape: tuple[int, int], cells: NDArray[np.int64], signs: NDArray[np.float64]) -> NDArray[np.int64]:
         loss = FlippedSignLoss(self.link, signs)
         problem = Problem(shape, cells, loss, self.radius, self.entry_bound, self.ridge)
         enough = self.ridge * self.slack(shape) ** 2  # |X - X*| <= sqrt(gap/ridge): linalg/spectral_gradient.py
@@ -202,6 +198,7 @@ class PublishedMinimiser(Minimiser):
     """
 
     ridge: float = 0.0
+    tol: float = 1e-3
 
     def statistics(self, public: Public) -> tuple[Statistic, ...]:
         shape = public["positions"].shape
@@ -210,8 +207,6 @@ class PublishedMinimiser(Minimiser):
         grid = Grid.for_bound(self.entry_bound, BITS)
         return (Statistic("minimiser", shape, grid, Sensitivity(moved, moved, "l1"), 1 << BITS),)
 
-    def solution(
-        self, shape: tuple[int, int], cells: NDArray[np.int64], signs: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def solution(self, shape: tuple[int, int], cells: NDArray[np.int64], signs: NDArray[np.float64]) -> NDArray[np.int64]:
         problem = Problem(shape, cells, FlippedSignLoss(self.link, signs), self.radius, self.entry_bound)
-        return self.to_units(minimise(problem, tol=1e-3, max_iter=200).matrix)
+        return self.to_units(minimise(problem, tol=self.tol, max_iter=self.max_iter).matrix)

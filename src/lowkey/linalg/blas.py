@@ -9,7 +9,8 @@ nearly twice as fast as syrk at these sizes. Results depend on the operands and 
 # Bodies compiled by numba are untyped for the checker:
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
-# pyright: reportMissingTypeStubs=false, reportUnknownLambdaType=false
+# An intrinsic's first parameter is numba's own:
+# pyright: reportMissingTypeStubs=false, reportCallIssue=false
 
 from __future__ import annotations
 

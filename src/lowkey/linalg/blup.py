@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ class Round:
 
     def start(self, rows: NDArray[np.intp]) -> Matrix:
         """P by moments: the spread of the targets beyond their noise, no direction below one standard error of it."""
-        q, d = self.shares[rows], len(self.values)
+        q = self.shares[rows]
         noise = self.noise_std**2 + self.sampling * q[:, None] * self.values + 1e-30
         weights = 1.0 / noise.mean(1)
         spread = (self.targets[rows] * weights[:, None]).T @ self.targets[rows] - np.diag(weights @ noise)
@@ -62,6 +62,25 @@ class Round:
         values, vectors = np.linalg.eigh((back @ spread @ back.T)[1:, 1:] / size)
         error = np.sqrt(2.0 * len(rows)) / size * np.diag(back @ back.T)[1:].mean()
         return (vectors * np.maximum(values, error)) @ vectors.T
+
+
+class ItemMean(NamedTuple):
+    means: Matrix
+    variances: Matrix
+    counts: Matrix  # at least half the noise, so that powers of them make sense
+
+
+def item_means(
+    sums: Matrix, counts: Matrix, sum_std: float, count_std: float, prior_std: float, residual_std: float
+) -> ItemMean:
+    """Posterior means and variances from sum = count * mean + N(0, sum_std^2 + count * residual_std^2 / 2).
+
+    The sum of squared weights is at most half of the sum of the weights from four ratings a user on.
+    """
+    known = np.maximum(counts, 0.0)
+    weight = known / (sum_std**2 + residual_std**2 * known / 2.0 + 1e-30)
+    variances = 1.0 / (weight * known + prior_std**-2)
+    return ItemMean(weight * sums * variances, variances, np.maximum(known, max(count_std / 2.0, 1.0)))
 
 
 class Posterior(NamedTuple):
@@ -76,14 +95,14 @@ def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, step
     weights = shares[sample] / shares[sample].sum()
     precision, target = _total(rounds, sample, bias, bias_variance)
     prior = rounds[-1].start(sample)
-    size = precision.shape[1]
     for _ in range(steps):
         covariance = np.linalg.inv(_with_prior(precision, prior))
         factors = np.einsum("nab,nb->na", covariance, target)[:, 1:]
         prior = (factors * weights[:, None]).T @ factors + np.einsum("n,nab->ab", weights, covariance[:, 1:, 1:])
-        prior = (prior + prior.T) / 2.0 + 1e-12 * np.eye(size - 1)
+        prior = (prior + prior.T) / 2.0
     precision, target = _total(rounds, slice(None), bias, bias_variance)
-    return Posterior(np.linalg.solve(_with_prior(precision, prior), target[:, :, None])[:, :, 0], prior)
+    means: Any = np.linalg.solve(_with_prior(precision, prior), target[:, :, None])
+    return Posterior(means[:, :, 0], prior)
 
 
 def _total(
@@ -99,8 +118,11 @@ def _total(
 
 
 def _with_prior(precision: Matrix, prior: Matrix) -> Matrix:
+    """Precisions with that of the prior, solvable whatever was posted: no direction below 1e-12 of the largest."""
+    values, vectors = np.linalg.eigh(prior)
     whole = precision.copy()
-    whole[:, 1:, 1:] += np.linalg.inv(prior)
+    whole[:, 1:, 1:] += (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
+    whole += (1e-12 * np.trace(whole, axis1=1, axis2=2))[:, None, None] * np.eye(precision.shape[1])
     return whole
 
 

@@ -26,7 +26,9 @@ Array = NDArray[np.float64]
 
 
 class Link(ABC):
-    """A symmetric, log-concave probability of a like."""
+    """A symmetric, log-concave probability of a like. ``most_curvature`` is the sup over all x of -(ln h)''."""
+
+    most_curvature: float
 
     @abstractmethod
     def probability(self, x: Array) -> Array:
@@ -47,11 +49,6 @@ class Link(ABC):
     @abstractmethod
     def least_curvature(self, bound: float) -> float:
         """inf over |x| <= bound of -(ln h)'': how strongly convex one observed entry's term is."""
-
-    @property
-    @abstractmethod
-    def most_curvature(self) -> float:
-        """sup over all x of -(ln h)''."""
 
 
 class Logistic(Link):
@@ -92,10 +89,10 @@ class Probit(Link):
         return np.exp(-0.5 * np.square(x) - 0.5 * math.log(2.0 * math.pi) - log_ndtr(x))
 
     def steepness(self, bound: float) -> float:
-        return float(self.slope(np.float64(bound)) + self.slope(np.float64(-bound)))
+        return float(self.slope(np.array(bound)) + self.slope(np.array(-bound)))
 
     def least_curvature(self, bound: float) -> float:
-        slope = float(self.slope(np.float64(bound)))
+        slope = float(self.slope(np.array(bound)))
         return slope * (slope + bound)
 
 

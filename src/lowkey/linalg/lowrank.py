@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,7 @@ class FixedRank:
     def matrix(self) -> Array:
         return (self.left * self.values) @ self.right.T
 
-    @cached_property
+    @property
     def complement(self) -> tuple[Array, Array]:
         return complement(self.right)
 

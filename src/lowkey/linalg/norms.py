@@ -46,14 +46,14 @@ def leading_svd(
     missing = width - (0 if start is None else min(width, start.shape[1]))
     fresh = np.random.default_rng(0).standard_normal((matrix.shape[1], missing))  # a fixed, public start
     basis = fresh if start is None else np.hstack([start[:, :width], fresh])
-    before = np.zeros(width)
-    for _ in range(max_sweeps):
-        left, _ = np.linalg.qr(matrix @ basis)
+    before = np.full(width, np.inf)
+    while True:
+        left = np.linalg.qr(matrix @ basis).Q
         small, values, right = np.linalg.svd(left.T @ matrix, full_matrices=False)
-        basis = right.T
-        if np.abs(values - before)[:rank].max() <= tol * values[0]:
+        max_sweeps -= 1
+        if max_sweeps < 1 or np.abs(values - before)[:rank].max() <= tol * values[0]:
             break
-        before = values
+        basis, before = right.T, values
     return (left @ small)[:, :rank], values[:rank], right[:rank]
 
 
@@ -65,7 +65,7 @@ class NuclearBall:
     """
 
     radius: float
-    tol: float = 1e-6
+    tol: float = 1e-4
     partial_svds: int = 0
     dense_svds: int = 0
     rank: int = 4

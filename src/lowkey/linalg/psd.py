@@ -1,6 +1,7 @@
 """Public room: many noisy normal equations at once: (positive part of the matrix + ridge)^-1 right-hand side.
 
-A Cholesky is tried first; only a matrix that is not positive definite needs its eigenvalues.
+A Cholesky is tried first; a matrix that is not positive definite goes through ``positive_part``, and where that does not
+apply (order 1 or 2, no ridge) through its eigenvectors.
 Paper: DPALS (Chien et al. 2021), Algorithm 1, A_item with the projection of section 4. Deviates: nowhere.
 """
 
@@ -15,7 +16,8 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from lowkey.linalg.blas import DPOTRF, cholesky, solve_factored
+from lowkey.linalg.blas import DPOTRF, DSYTRD, cholesky, solve_factored
+from lowkey.linalg.positive_part import POLES, SLOPE, WEIGHTS, solve_positive_part
 
 
 def solve_projected(
@@ -36,17 +38,20 @@ def solve_projected(
         shared, shared_weights = np.zeros((rank, rank)), np.zeros(n)
     solutions = np.zeros((n, rank))
     with threadpool_limits(limits=1, user_api="blas"):  # the loop over items uses the cores
-        _solve(packed, rhs, ridge, shared, shared_weights, noisy, solutions, get_num_threads(), DPOTRF)
+        rational = (SLOPE, WEIGHTS, POLES)
+        _solve(packed, rhs, ridge, shared, shared_weights, noisy, solutions, get_num_threads(), *rational, DPOTRF, DSYTRD)
     solutions[~np.isfinite(solutions).all(axis=1)] = 0.0
     return solutions
 
 
 @njit(cache=True, parallel=True)
-def _solve(packed, rhs, ridge, shared, shared_weights, noisy, solutions, threads, dpotrf):
+def _solve(packed, rhs, ridge, shared, shared_weights, noisy, solutions, threads, slope, weights, poles, dpotrf, dsytrd):
     n, rank = rhs.shape
     for thread in prange(threads):
         a = np.empty((rank, rank))
         factor = np.empty((rank, rank))
+        scratch, work = np.empty((4, rank)), np.empty(64 * rank)
+        pole_scratch = np.empty((6, rank, poles.size))
         for j in range(thread, n, threads):
             entry = 0
             finite = True
@@ -68,6 +73,13 @@ def _solve(packed, rhs, ridge, shared, shared_weights, noisy, solutions, threads
                     factor[i, i] += ridge[j]
                 if cholesky(factor, rank, dpotrf):
                     solve_factored(factor, rank, solution)
+                    continue
+            if rank > 2 and ridge[j] > 0.0:
+                factor[:] = a
+                solution[:] = rhs[j]
+                if solve_positive_part(
+                    factor, solution, ridge[j], scratch, work, pole_scratch, slope, weights, poles, dsytrd
+                ):
                     continue
             values, vectors = np.linalg.eigh(a)
             solution[:] = 0.0

@@ -54,6 +54,8 @@ class Problem:
 
     def gap(self, matrix: Array, gradient: Array, normal: Array, normal_norm: float) -> float:
         """The bound of the module's docstring, for A = ``normal``, whose operator norm is at most ``normal_norm``."""
+        if math.isinf(self.bound):  # then B must be 0
+            normal, normal_norm = -gradient, float(np.linalg.norm(gradient, 2))
         ball = self.radius * normal_norm if normal_norm else 0.0
         rest = float(np.abs(gradient + normal).sum())
         return float(np.vdot(gradient, matrix)) + ball + (self.bound * rest if rest else 0.0)
@@ -78,7 +80,7 @@ def minimise(
     tol: float = 1e-4,
     max_iter: int = 300,
     start: Array | None = None,
-    svd_tol: float = 1e-6,
+    svd_tol: float = 1e-4,
     certified: bool = False,
 ) -> Solution:
     """Stop when the gap is below ``tol`` of the value at X = 0; with ``certified``, below ``tol`` itself, by dense SVDs."""
@@ -92,7 +94,8 @@ def minimise(
     # As long as if every cell were observed: a long first step keeps the rank of the first projection low.
     step = gradient.size / max(1, len(problem.cells)) / max(float(np.abs(gradient).max()), SHORTEST)
     gap, residual, enough, effort, iteration = math.inf, math.inf, 0.3, 10, 0
-    for iteration in range(1, max_iter + 1):
+    while iteration < max_iter:
+        iteration += 1
         near = region.project(matrix - step * gradient, matrix, step, enough, effort)
         direction = near.point - matrix
         residual = math.sqrt(float(np.vdot(direction, direction))) / step

@@ -31,7 +31,7 @@ from lowkey.privacy.plan import Plan, Request
 Array = NDArray[np.float64]
 COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts together
 SUM_BOUND = 0.22  # of the rating range: a user's own standard deviation
-ROW_BOUND = 0.17  # of the rating range: a user's weighted root mean square residual
+ROW_BOUND = 0.2  # of the rating range: a user's weighted root mean square residual
 PRIOR_STD = 0.1  # of the rating range: how far item means are apart
 START_SCALE = 1e3  # random factors this small: every user is clipped, and counts with a unit vector
 
@@ -65,10 +65,10 @@ def default_settings(feedback: str, epsilon: float) -> Settings:
             *(64, 3, 0.1, 3.0, 1e3, 15.0, 0.12, 0.2 if much else 2.0, 0.4 if much else 0.3, 0.5 if much else 0.35),
             *(0.03, 0.45 if much else 0.3, 1.5, 0.7 if much else 1.0, 2.0),
         )
-    rank = 16 if much else 12
+    rank = 24 if much else 12
     return Settings(
-        *(rank, 6 if much else 5, 10.0, 2.0 * rank, 1.0, 4.0 * rank, 0.0, 0.0, 0.25, 1.0),
-        *(0.1, 0.3, 1.5, 0.8, 1.5 if much else 1.0),
+        *(rank, 6 if much else 5, 10.0, (1.25 if much else 1.5) * rank, 1.0, (1.67 if much else 2.5) * rank, 0.0, 0.0, 0.25, 1.0),
+        *(0.1, 0.3, 1.5, 0.8, 0.7 if much else 1.0),
     )
 
 
@@ -334,7 +334,8 @@ class ALS(DPALS):
 
     def _settings(self, domain: Domain) -> Settings:
         # Users well inside the ball, so that hardly one is clipped.
-        return replace(super()._settings(domain), head=1.0, fill=0.3)
+        # Every rating has the weight 1/sqrt(n_items) on the items' side, so the implicit term has it too.
+        return replace(super()._settings(domain), head=1.0, fill=0.3, item_reg_share=1.0 / math.sqrt(domain.n_items))
 
     def _max_ratings(self, domain: Domain) -> int | None:
         return domain.n_items  # all of them, equally

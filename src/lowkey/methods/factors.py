@@ -1,11 +1,13 @@
-"""Public room: factors for ratings in rounds, every lever at once.
+"""Public room: factors for ratings in rounds: bias first, then residual updates solved with the noise in mind.
 
-Paper: ours (docs/factors.md), after Chien et al. 2021 (DPALS).
+Paper: ours (docs/factors.md), after Chien et al. 2021 (DPALS). Deviates: one second-moment matrix is shared by all items,
+a user's whole contribution is clipped at once, and the items' side is a posterior mean in place of a ridge regression.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,141 +19,222 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.factors import ACTIVITY, EXTRA, FactorRound
-from lowkey.linalg.blup import Round, clean_moments, common_scale, posterior
+from lowkey.linalg.blup import ItemMean, Round, clean_moments, common_scale, item_means, posterior
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Recommender
 from lowkey.model import Model
+from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request
+from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
 
-SUM_BOUND = 0.22
-COUNT_WEIGHT = 0.5
-PRIOR_STD = 0.1
-RESIDUAL_BOUND = 0.17
-OFFSET_STD = 0.1
+MEANS_SHARE, MOMENTS_SHARE = 0.20, 0.05  # of mu^2; the item updates get the rest
+GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
+SUM_BOUND, COUNT_WEIGHT = 0.22, 0.5  # as in DPMoments: of the rating range, and a fifth of the price for counts
+RESIDUAL_STD = 0.17  # of the rating range: where the first round starts; the later ones follow the posts
+PRIOR_STD = 0.1  # of the rating range: how far item means, and users' own offsets, are apart
+USUAL_RATINGS, USUAL_RANK = 64.0, 8  # where the domain does not say how many users are expected
+LARGEST_RANK = 20
 
 Array = NDArray[np.float64]
 
 
+def default_rank(domain: Domain, mu: float) -> int:
+    """The rank for a noise level: the root of mu times the expected users over the root of the number of items, times 0.8.
+
+    A direction that users share stands out of a round's noise, whose largest singular value grows like sqrt(n_items)/mu,
+    in proportion to the users; the budget of a round is split among directions, so their number follows the root.
+    """
+    if domain.expected_users is None:
+        return min(USUAL_RANK, domain.n_items)
+    signal = mu * domain.expected_users / math.sqrt(domain.n_items)
+    return max(2, min(round(0.8 * math.sqrt(signal)), LARGEST_RANK, domain.n_items))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Public numbers that a round needs, from the domain and from the rounds before."""
+
+    variance: float  # of a rating around the model
+    update_bound: float
+    moment_bound: float
+
+    def next(self, variance: float, activity: float, factor_norm: float, least: float, fall: bool) -> Scale:
+        """Bounds at what was seen: about half of the users are clipped a little, which costs less than more noise.
+
+        If the residuals fell, the next bound expects them to fall as much again: too low a bound only slows down.
+        """
+        if not fall:
+            return Scale(variance, self.update_bound, moment_bound(activity, factor_norm))
+        falling = min(1.0, math.sqrt(variance / self.variance))
+        return Scale(variance, max(math.sqrt(variance) * falling, least), moment_bound(activity, factor_norm))
+
+
+def moment_bound(activity: float, factor_norm: float) -> float:
+    """Half as much again as a typical |x|^2: a user's sum of weights, about the root of their number, times |(1, u)|."""
+    return math.sqrt(1.5 * activity * factor_norm)
+
+
+def within(coefficients: Array, spread: float) -> Array:
+    """No bias and no factor is larger than the rating range, however wild a post was: the next round starts from here."""
+    kept = np.nan_to_num(coefficients, posinf=0.0, neginf=0.0)
+    kept[:, 0] = np.clip(kept[:, 0], -spread, spread)
+    kept[:, 1:] *= np.minimum(1.0, spread / np.maximum(np.linalg.norm(kept[:, 1:], axis=1), 1e-30))[:, None]
+    return kept
+
+
 class DPFactors(Recommender):
+    """rating = center + item bias + user offset + item factor . user factor; the item side in ``n_iter`` noisy rounds.
+
+    Nothing needs tuning: ``rank`` follows from the noise level (``default_rank``), bounds follow the posts, and what a
+    ridge does elsewhere is done by the known noise. ``averaged`` is how many of the last rounds the final model uses,
+    each weighted by its precision; ``weight_power`` weighs an item count^-power within a user's row; without
+    ``falling_bound`` every round is clipped like the first; without ``noise_aware`` the items' side takes the posts for
+    exact. The last three are there to be compared with.
+    """
+
     def __init__(
         self,
         epsilon: float | None = None,
         delta: float | None = None,
         adjacency: str = "add-remove",
         rank: int | None = None,
-        n_iter: int = 6,
-        init_seed: int = 0,
-        means_share: float = 0.2,
-        growth: float = 1.3,
+        n_iter: int = 8,
+        averaged: int = 3,
         weight_power: float = 0.25,
-        window: int = 2,
-        rescale: bool = True,
-        tight: float = 1.0,
-        mshare: float = 0.05,
-        verbose: bool = False,
+        falling_bound: bool = True,
+        noise_aware: bool = True,
+        init_seed: int = 0,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.adjacency = adjacency
         self.rank = rank
         self.n_iter = n_iter
-        self.init_seed = init_seed
-        self.means_share = means_share
-        self.growth = growth
+        self.averaged = averaged
         self.weight_power = weight_power
-        self.window = window
-        self.rescale = rescale
-        self.tight = tight
-        self.verbose = verbose
-        self.mshare = mshare
+        self.falling_bound = falling_bound
+        self.noise_aware = noise_aware
+        self.init_seed = init_seed
 
     def plan(self, domain: Domain) -> Plan:
         if domain.rating_range is None:
             refuse("DPFactors", got="binary feedback", needed="ratings", try_="DPMoments")
+        if self.n_iter < 1 or self.averaged < 1:
+            refuse("n_iter, averaged", got=f"{self.n_iter}, {self.averaged}", needed="1 or more", try_="n_iter=8")
         rank = self._rank(domain)
-        requests = [Request("item_means", 2 * domain.n_items, self.means_share)]
-        growth = self.growth ** np.arange(self.n_iter)
-        left = 1.0 - self.means_share - self.mshare
-        for t in range(self.n_iter):
-            requests.append(Request(f"item_update_{t + 1}", domain.n_items * (rank + 1), left * growth[t] / growth.sum()))
+        growth = GROWTH ** np.arange(self.n_iter)
+        growth *= (1.0 - MEANS_SHARE - MOMENTS_SHARE) / growth.sum()
         order = rank + EXTRA
-        requests.append(Request("user_moments", order * (order + 1) // 2, self.mshare, times=self.n_iter, symmetric=True))
+        requests = [Request("item_means", 2 * domain.n_items, MEANS_SHARE, note="sums and counts, bounded jointly")]
+        for t, share in enumerate(growth):
+            requests.append(Request(f"item_update_{t + 1}", domain.n_items * (rank + 1), float(share)))
+        requests.append(Request("user_moments", order * (order + 1) // 2, MOMENTS_SHARE, self.n_iter, symmetric=True))
         return self._calibrated(domain, requests, rank=rank)
 
     def _rank(self, domain: Domain) -> int:
-        return 12 if self.rank is None else self.rank
+        if self.rank is not None:
+            if not 1 <= self.rank <= domain.n_items:
+                refuse("rank", got=repr(self.rank), needed=f"1 to {domain.n_items}", try_="leaving it out")
+            return self.rank
+        if self.epsilon is None or self.delta is None:
+            return 1  # no plan will come of it
+        check_epsilon_delta(self.epsilon, self.delta)
+        mu = gaussian_mu(self.epsilon, self.delta)
+        return default_rank(domain, mu if self.adjacency == "add-remove" else mu / 2.0)
 
     def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        domain, n_items = ratings.domain, ratings.domain.n_items
+        domain = ratings.domain
         assert domain.rating_range is not None
         low, high = domain.rating_range
         spread = high - low
+        public: dict[str, Any] = {"n_items": domain.n_items, "center": (low + high) / 2.0}
+        items, activity = self._post_means(ratings, engine, billboard, public)
+        weights = items.counts**-self.weight_power
+        public["item_weights"] = weights / weights.mean()
+        shares = public["item_weights"] * items.counts
+        shares /= shares.sum()
+        offset_variance = (PRIOR_STD * spread) ** 2
         rank = self._rank(domain)
-        public: dict[str, Any] = {"n_items": n_items, "center": (low + high) / 2, "item_bias": np.zeros(n_items)}
-        unit = SUM_BOUND * spread
-        means = ItemMeans(unit, 0.0, COUNT_WEIGHT)
-        std = billboard.noise_std(means.statistics(public)[0])
-        sums, _ = engine.sweep(means, ratings, public=public)
-        totals, counts = billboard.post(sums["item_means"])
-        counts = counts / COUNT_WEIGHT
-        count_std = std / COUNT_WEIGHT
-        known = np.maximum(counts, 0.0)
-        prior_var = (PRIOR_STD * spread) ** 2
-        precision = known**2 / ((unit * std) ** 2 + 0.5 * (0.2 * spread) ** 2 * known) + 1 / prior_var
-        bias_variance = 1 / precision
-        bias0 = unit * totals * known / ((unit * std) ** 2 + 0.5 * (0.2 * spread) ** 2 * known) * bias_variance
-        known = np.maximum(known, max(0.5 * count_std, 1.0))
-        weights = known**-self.weight_power
-        weights /= weights.mean()
-        users = domain.expected_users or max(1.0, known.sum() / 10)
-        root_m = max(1.0, counts.sum() / users)
-        shares = weights * known / np.sum(weights * known)
-        var = (RESIDUAL_BOUND * spread) ** 2
-        bound = RESIDUAL_BOUND * spread
-        moment_bound = math.sqrt(1.5 * root_m * math.sqrt(1.0 + rank / 4))
-        rng = np.random.default_rng(self.init_seed)
-        v = rng.standard_normal((n_items, rank)) * math.sqrt(var) / root_m
-        bias = bias0
+        variance = (RESIDUAL_STD * spread) ** 2
+        scale = Scale(variance, RESIDUAL_STD * spread, moment_bound(activity, math.sqrt(1.0 + rank / 4.0)))
+        # As large as leaves half of a user's factor to the ridge: neither drowned by it nor fitted to every rating.
+        start = np.random.default_rng(self.init_seed).standard_normal((domain.n_items, rank))
+        coefficients = np.column_stack([items.means, start * math.sqrt(variance) / activity])
         rounds: list[Round] = []
-        last = None
         for t in range(self.n_iter):
-            sweep = FactorRound(t + 1, bound, moment_bound, var, var / (OFFSET_STD * spread) ** 2)
-            public |= {"item_bias": bias, "item_factors": v, "item_weights": weights}
-            stat, mstat = sweep.statistics(public)
-            noise_std, mstd = billboard.noise_std(stat), billboard.noise_std(mstat)
-            sums, _ = engine.sweep(sweep, ratings, public=public)
-            update, moments = billboard.post(sums[sweep.update]), unpack(billboard.post(sums["user_moments"]))
-            moments = clean_moments(moments, mstd, rank)
-            weight = max(moments[0, 0], 4 * mstd)
-            seen = moments[: rank + 1, : rank + 1]
-            seen_var = max(moments[rank + 1, rank + 1] / weight, 1e-4) * bound**2
-            m = max(1.0, (ACTIVITY**2 * weight / max(moments[rank + 2, rank + 2], mstd)) ** 2)
-            big = math.sqrt(max(1.0, np.trace(seen) / weight))
-            old = np.column_stack([bias, v])
-            y = shares[:, None] * (old @ seen) + update
-            rounds.append(Round.of(shares, y, seen, noise_std, seen_var / math.sqrt(m) / big))
-            rounds = rounds[-self.window :] if t > 1 else rounds[-1:]
-            found = posterior(rounds, bias0, bias_variance)
-            change = np.eye(rank)
-            mean_u = seen[1:, 1:] / weight
-            if self.rescale:
-                change = common_scale(found.prior, mean_u, m, seen_var)
-                rounds = [r.turned(change) for r in rounds]
-            if self.verbose:
-                s = np.linalg.svd(found.means[:, 1:] * np.sqrt(shares)[:, None], compute_uv=False)
-                print(t, f"bound {bound:.4f} var {seen_var:.5f} m {m:.1f} |u|2 {np.trace(mean_u):.2f} big {big:.2f} noise {noise_std:.2f} mb {moment_bound:.2f}", "u", np.linalg.eigvalsh(mean_u)[[0,-1]].round(2), "sv", s.round(3)[[0,rank//2,-1]], "ch", np.linalg.eigvals(change).real.round(2).min(), np.linalg.eigvals(change).real.round(2).max(), flush=True)
-            bias, v = found.means[:, 0], found.means[:, 1:] @ change.T
-            fall = 1.0 if last is None else min(1.0, math.sqrt(seen_var / last))
-            last = seen_var
-            var = seen_var
-            moment_bound = math.sqrt(1.5 * root_m * big)
-            bound = self.tight * math.sqrt(seen_var) * fall
-        arrays = {"item_bias": bias, "item_factors": v}
+            public["item_bias"] = np.ascontiguousarray(coefficients[:, 0])
+            public["item_factors"] = np.ascontiguousarray(coefficients[:, 1:])
+            sweep = FactorRound(
+                t + 1, scale.update_bound, scale.moment_bound, scale.variance, scale.variance / offset_variance
+            )
+            update, moments, stds = self._post_round(sweep, ratings, engine, billboard, public)
+            seen = _Seen.of(clean_moments(moments, stds[1], rank), stds[1], sweep)
+            targets = shares[:, None] * (coefficients @ seen.regressors) + update
+            rounds.append(Round.of(shares, targets, seen.regressors, stds[0] if self.noise_aware else 0.0, seen.sampling))
+            # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
+            rounds = rounds[-1:] if t < 2 else rounds[-self.averaged :]
+            found = posterior(rounds, items.means, items.variances)
+            change = common_scale(found.prior, seen.factors, seen.ratings, seen.variance)
+            rounds = [r.turned(change) for r in rounds]
+            coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
+            scale = scale.next(seen.variance, activity, seen.norm, 1e-6 * spread, self.falling_bound)
         settings = {
             "center": public["center"],
             "rating_range": [low, high],
-            "offset_reg": var / (OFFSET_STD * spread) ** 2,
-            "reg": var,
+            "offset_reg": scale.variance / offset_variance,
+            "reg": scale.variance,
         }
+        arrays = {"item_bias": coefficients[:, 0].copy(), "item_factors": coefficients[:, 1:].copy()}
         return Model(type(self).__name__, "factors", arrays, settings, domain, billboard.ledger)
+
+    def _post_means(
+        self, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
+    ) -> tuple[ItemMean, float]:
+        """The items' means and counts, and a typical user's activity: the root of the number of ratings."""
+        domain = ratings.domain
+        assert domain.rating_range is not None
+        spread = domain.rating_range[1] - domain.rating_range[0]
+        public["item_bias"] = np.zeros(domain.n_items)
+        sweep = ItemMeans(SUM_BOUND * spread, 0.0, COUNT_WEIGHT)
+        std = billboard.noise_std(sweep.statistics(public)[0])
+        sums, _ = engine.sweep(sweep, ratings, public=public)
+        totals, counts = billboard.post(sums["item_means"])
+        unit, counts = SUM_BOUND * spread, counts / COUNT_WEIGHT
+        found = item_means(unit * totals, counts, unit * std, std / COUNT_WEIGHT, PRIOR_STD * spread, RESIDUAL_STD * spread)
+        if domain.expected_users is None:
+            return found, math.sqrt(USUAL_RATINGS)
+        return found, min(max(1.0, float(counts.sum()) / domain.expected_users), math.sqrt(domain.n_items))
+
+    def _post_round(
+        self, sweep: FactorRound, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
+    ) -> tuple[Array, Array, list[float]]:
+        """One pass: the update, the second moments, and how much noise each of the two holds."""
+        stds = [billboard.noise_std(statistic) for statistic in sweep.statistics(public)]
+        sums, _ = engine.sweep(sweep, ratings, public=public)
+        return billboard.post(sums[sweep.update]), unpack(billboard.post(sums["user_moments"])), stds
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a round's second moments say: all of it averages over ratings, by ratios to the moment of the constant 1."""
+
+    regressors: Array  # sums of c W/N (1, u)(1, u)^T
+    factors: Array  # mean of u u^T
+    variance: float  # of a rating around the model
+    ratings: float  # of a typical user
+    norm: float  # of (1, u)
+
+    @classmethod
+    def of(cls, moments: Array, std: float, sweep: FactorRound) -> _Seen:
+        last = len(moments) - 1
+        regressors = moments[: last - 1, : last - 1].copy()
+        weight = regressors[0, 0] = max(moments[0, 0], 4.0 * std)
+        factors = regressors[1:, 1:] / weight
+        variance = min(max(moments[last - 1, last - 1] / weight, 1e-4), 4.0) * sweep.update_bound**2
+        ratings = (ACTIVITY**2 * weight / max(moments[last, last], std)) ** 2
+        return cls(regressors, factors, variance, max(ratings, 1.0), math.sqrt(1.0 + max(float(np.trace(factors)), 0.0)))
+
+    @property
+    def sampling(self) -> float:
+        """Residuals of the users themselves: the variance of a summand w e p/N over its regressor's w/N."""
+        return self.variance / math.sqrt(self.ratings) / self.norm

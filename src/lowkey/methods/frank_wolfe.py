@@ -65,9 +65,10 @@ class DPFrankWolfe(Recommender):
     All bounds are public. ``row_norm`` (L) bounds a user's centred row; by default a quarter of the rating range times
     the root of 80 ratings (or of the catalogue, if smaller). ``residual_norm`` bounds what a user shows in a round; by
     default L. ``nuclear_norm`` is by default what a matrix of that spread has, ``expected_users`` x n_items, when
-    ``TYPICAL_RANK`` equal directions make it up. ``offset_reg`` damps the user's own mean, which is subtracted locally; None leaves it in. ``noise_schedule`` s gives
-    round t a share of the budget in proportion to t^s. ``calibration="published"`` takes the paper's noise and reports
-    the guarantee that holds for it.
+    ``TYPICAL_RANK`` equal directions make it up. ``offset_reg`` damps the user's own mean, which is subtracted locally;
+    None leaves it in. ``noise_schedule`` s gives round t a share of the budget in proportion to t^s.
+    ``eigenvalue_bias`` raises the eigenvalue that steps are divided by: with the noise, as published, or not at all.
+    ``calibration="published"`` takes the paper's noise and reports the guarantee that holds for it.
     """
 
     TYPICAL_RANK = 4.0
@@ -184,7 +185,7 @@ class DPFrankWolfe(Recommender):
         if self.step == "corrective":
             ridge = np.full(len(found), self.reg or 0.0)
             if self.reg is None and found:
-                energy, bulk, edge = (np.array([getattr(one, name) for one in found]) for name in ("energy", "bulk", "edge"))
+                energy, bulk, edge = np.array([(one.energy, one.bulk, one.edge) for one in found]).T
                 density = min(TYPICAL_RATINGS, domain.n_items) / domain.n_items
                 ridge = direction_ridge(energy, bulk, edge, density)
             if self._refits_offset():  # a ridge r on the offset is r/n on its coefficient along the unit vector

@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 
 
 class DPOneBit(Recommender):
-    """Maximum likelihood of likes and dislikes under a nuclear-norm and an entrywise bound, with noise in one of four places.
+    """Maximum likelihood of likes and dislikes under a nuclear-norm and an entrywise bound, noised in one of four places.
 
     ``unit="rating"`` protects the value of one rating; ``unit="user"`` all values of one user, of whom ``max_ratings``
     are used. **Who rated what is public in both.** Without ``delta`` the guarantee is pure. The fitted model holds item
@@ -90,7 +90,9 @@ class DPOneBit(Recommender):
     def plan(self, domain: Domain, positions: Positions | None = None) -> Plan:
         """The plan for these public positions: they decide how many numbers are posted."""
         if positions is None:
-            refuse("positions", got="none", needed="who rated what, public here", try_="plan(domain, Positions.of(ratings))")
+            refuse(
+                "positions", got="none", needed="who rated what, public here", try_="plan(domain, Positions.of(ratings))"
+            )
         return self._plan(domain, self._setting(domain, positions))
 
     def fit(
@@ -154,7 +156,12 @@ class DPOneBit(Recommender):
             _, values, right = leading_svd(scores, most, None, 1e-8, max_sweeps=50)
             kept = values > 1e-6 * values[0]
             factors = right[kept].T * (values[kept] / math.sqrt(scores.shape[0]))
-        settings = {"link": self.link, "reg": self.reg, "threshold": self._threshold(domain), "entry_bound": self.entry_bound}
+        settings = {
+            "link": self.link,
+            "reg": self.reg,
+            "threshold": self._threshold(domain),
+            "entry_bound": self.entry_bound,
+        }
         return Model(type(self).__name__, "signs", {"item_factors": factors}, settings, domain, billboard.ledger)
 
     # Public facts ------------------------------------------------------------------------------------------------------
@@ -202,15 +209,21 @@ class DPOneBit(Recommender):
 
     def _check(self) -> None:
         if self.adjacency != "replace-one":
-            refuse("adjacency", got=repr(self.adjacency), needed="'replace-one': positions are public", try_="leaving it out")
+            refuse(
+                "adjacency", got=repr(self.adjacency), needed="'replace-one': positions are public", try_="leaving it out"
+            )
         if self.unit not in ("rating", "user"):
             refuse("unit", got=repr(self.unit), needed="'rating' or 'user'", try_="unit='rating'")
         if self.unit == "user" and (self.max_ratings is None or self.max_ratings < 1):
-            refuse("max_ratings", got=repr(self.max_ratings), needed="how many ratings of a user count", try_="max_ratings=20")
+            refuse(
+                "max_ratings", got=repr(self.max_ratings), needed="how many ratings of a user count", try_="max_ratings=20"
+            )
         if self.calibration not in ("sound", "published"):
             refuse("calibration", got=repr(self.calibration), needed="'sound' or 'published'", try_="calibration='sound'")
         if self.calibration == "published" and (self.unit == "user" or self.delta is not None):
-            refuse("calibration", got="'published' with a user or a delta", needed="one rating, pure epsilon", try_="'sound'")
+            refuse(
+                "calibration", got="'published' with a user or a delta", needed="one rating, pure epsilon", try_="'sound'"
+            )
         for name in ("entry_bound", "gradient_bound", "output_ridge", "rank", "n_iter"):
             if not 0 < getattr(self, name) < math.inf:
                 refuse(name, got=repr(getattr(self, name)), needed="a finite number above 0", try_="its default")
@@ -248,10 +261,7 @@ class DPOneBit(Recommender):
             return ()
         price, texts = plan.price, []
         for word, count in (("typical", int(np.median(counts))), ("heaviest", int(counts.max()))):
-            if price.mu:
-                whole = gaussian_epsilon(price.mu * math.sqrt(count), plan.delta)
-            else:
-                whole = count * price.epsilon
+            whole = gaussian_epsilon(price.mu * math.sqrt(count), plan.delta) if price.mu else count * price.epsilon
             texts.append(f"{whole:.4g} for the {word} user's {count} ratings together")
         return (f"the unit is one rating's value; epsilon is {' and '.join(texts)}",)
 

@@ -144,7 +144,7 @@ class ObjectivePerturbation(Perturbation):
         tilt: Array | float = 0.0
         if isinstance(self.lines(setting)[0].mechanism, NoNoise):
             # Delta of section 4.2: 2 h'(0)/h(-alpha), and h' = slope * h
-            zero, end = np.float64(0.0), np.float64(-setting.entry_bound)
+            zero, end = np.array(0.0), np.array(-setting.entry_bound)
             link = setting.link
             spread = 2.0 * link.slope(zero) * link.probability(zero) / link.probability(end)
             draws = np.random.default_rng(setting.init_seed).laplace(size=setting.size)
@@ -222,7 +222,9 @@ class OutputPerturbation(Perturbation):
             "entry_bound": setting.entry_bound,
             "radius": setting.radius,
         }
-        return PublishedMinimiser(**shared) if setting.published else Minimiser(**shared, ridge=setting.ridge)
+        if setting.published:
+            return PublishedMinimiser(**shared, tol=setting.tol, max_iter=setting.max_iter)
+        return Minimiser(**shared, ridge=setting.ridge)
 
     def run(self, setting: Setting, post: Post) -> Array:
         noisy, noise_std = post(self.sweep(setting), {})

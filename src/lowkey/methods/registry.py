@@ -13,6 +13,7 @@ from lowkey.privacy.accounting import gaussian_mu
 PRIVATE = {
     "als": "lowkey.methods.als:DPALS",
     "bias": "lowkey.methods.bias:DPBias",
+    "factors": "lowkey.methods.factors:DPFactors",
     "moments": "lowkey.methods.moments:DPMoments",
     "sketch": "lowkey.methods.sketched_moments:DPSketch",
     "frank-wolfe": "lowkey.methods.frank_wolfe:DPFrankWolfe",
@@ -36,12 +37,24 @@ def estimator(name: str) -> type[Recommender]:
 
 
 # Second moments have far more numbers than means, so they need a crowd. It is measured in users times mu (the signal of one
-# user over the noise). Where the two methods break even was measured on public data: MovieLens 100K and 1M, the taste
-# generator; ratings need more than binary feedback.
-CROWD_FOR_MOMENTS = {"ratings": 4000.0, "binary": 800.0}
+# user over the noise). Where methods break even was measured on public data: MovieLens 100K and 1M, Jester, the taste
+# generator. For ratings the moments win only where the catalogue is small enough to post every pair once (Jester's 100
+# items); with 400 items or more, or a small crowd, rounds do at least as well. Below a crowd of 100 only means are left.
+CROWD_FOR_MOMENTS = {"ratings": 3000.0, "binary": 800.0}
+CATALOGUE_FOR_MOMENTS = 200  # ratings
+CROWD_FOR_FACTORS = 100.0
 
 
 def default_method(domain: Domain, epsilon: float, delta: float) -> str:
-    """The method for a domain and a budget, from public facts alone: moments, but means where the crowd is small."""
+    """The method for a domain and a budget, from public facts alone.
+
+    Binary feedback: moments, but popularity where the crowd is small. Ratings: factors in rounds, but moments where the
+    catalogue is small and the crowd is not, and means where there is hardly a crowd.
+    """
     crowd = domain.expected_users * gaussian_mu(epsilon, delta) if domain.expected_users else math.inf
-    return "moments" if crowd >= CROWD_FOR_MOMENTS[domain.feedback] else "bias"
+    enough = crowd >= CROWD_FOR_MOMENTS[domain.feedback]
+    if domain.feedback == "binary":
+        return "moments" if enough else "bias"
+    if enough and domain.n_items <= CATALOGUE_FOR_MOMENTS:
+        return "moments"
+    return "factors" if crowd >= CROWD_FOR_FACTORS else "bias"

@@ -65,6 +65,14 @@ class TraceFacts:
         """On the mean of the clipped gradients."""
         return 1.0 / (self.whitener.largest * UNCLIPPED)
 
+    @property
+    def default_steps(self) -> int:
+        """As many halvings as lead from the size of the responses to that of their errors, and one more."""
+        if self.error_std == 0.0:
+            return MOST
+        signal = math.sqrt(self.whitener.largest) * self.largest_error
+        return min(MOST, max(FEWEST, 1 + math.ceil(math.log2(max(1.0, signal / self.error_std)))))
+
     def start_error(self, noise_std: float) -> float:
         """Expected after the start, of which every entry has this much privacy noise (debiased, per record)."""
         sampling = self.residual_bound(self.largest_error) / UNCLIPPED / math.sqrt(self.n_records * self.whitener.smallest)
@@ -116,11 +124,3 @@ class ExactFacts(TraceFacts):
 
     def start_scale(self, clipped_norm: float) -> float:
         return 1.0
-
-
-def default_steps(rank: int, error_std: float, max_singular_value: float) -> int:
-    """As many halvings as lead from the size of the coefficients to that of the errors, and one more."""
-    if error_std == 0.0:
-        return MOST
-    halvings = math.ceil(math.log2(max(1.0, math.sqrt(rank) * max_singular_value / error_std)))
-    return min(MOST, max(FEWEST, 1 + halvings))

@@ -25,7 +25,7 @@ from lowkey.errors import InputError, refuse
 from lowkey.kernels.trace_regression import SpectralStart, TangentGradient, largest_projection, largest_whitened
 from lowkey.linalg.lowrank import FixedRank, shrunk_values, tangent_size, truncated
 from lowkey.linalg.whitening import Whitener
-from lowkey.methods.trace_bounds import UNCLIPPED, ExactFacts, TraceFacts, default_steps
+from lowkey.methods.trace_bounds import UNCLIPPED, ExactFacts, TraceFacts
 from lowkey.methods.trace_published import published_path, published_plan
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.guarantee import Guarantee
@@ -198,9 +198,7 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         return self.protect == "responses"
 
     def _n_iter(self, facts: TraceFacts) -> int:
-        if self.n_iter is not None:
-            return self.n_iter
-        return default_steps(facts.rank, facts.error_std, facts.max_singular_value)
+        return self.n_iter if self.n_iter is not None else facts.default_steps
 
     def _facts(self, measurements: Measurements, responses: NDArray[np.float64]) -> TraceFacts:
         assert self.error_std is not None

@@ -199,7 +199,7 @@ class Ledger:
         if head.exists():
             try:
                 known: Record = json.loads(head.read_text())
-                intact: bool = self.records[known["seq"]]["hash"] == known["hash"]
+                intact = (known["seq"], known["hash"]) in {(r["seq"], r["hash"]) for r in self.records[known["seq"] :]}
             except (ValueError, KeyError, TypeError, IndexError):
                 intact = False
             if not intact:

@@ -170,7 +170,8 @@ def _noise_in_words(line: Line) -> str:
 
 def _fit_in_words(plan: Plan) -> str:
     price = plan.price
-    return f"{plan.method}: {sum(line.times for line in plan.lines)} posts, epsilon {price.epsilon:.4g} by itself"
+    posts = sum(line.times for line in plan.lines)
+    return f"{plan.method}: {posts} {'post' if posts == 1 else 'posts'}, epsilon {price.epsilon:.4g} by itself"
 
 
 def _budget_in_words(ledger: Ledger, guarantee: Guarantee) -> str:

@@ -38,7 +38,7 @@ def curve_chart(curve: Sequence[Point], epsilon: float, delta: float) -> str:
     parts = [
         *_grid([(x(e), f"1e{e}") for e in (-12, -10, -8, -6, -4, -2)], [(y(t), f"{t:g}") for t in _ticks(top)]),
         _path(line, "line"),
-        _dot(x(min(-2.0, max(-12.0, math.log10(delta)))), y(epsilon)),
+        _dot(x(min(-2.0, max(-12.0, math.log10(delta) if delta else -12.0))), y(epsilon)),
         *_titles("delta", "epsilon"),
     ]
     return _svg("Epsilon as a function of delta", HEIGHT, parts)

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from lowkey.report.attack import percent, two_line_detected
 from lowkey.report.charts import curve_chart, share_chart, trade_off_chart
-from lowkey.report.contents import PrivacyReport
+from lowkey.report.contents import Post, PrivacyReport
 
 STYLE = """
 :root { --ink: #1b1f24; --soft: #59626e; --paper: #fdfdfb; --card: #f2f3ef; --rule: #d8dbd3;
@@ -126,7 +126,7 @@ def _attacker(report: PrivacyReport) -> str:
 
 def _spending(report: PrivacyReport) -> str:
     rows = "".join(
-        f"<tr><td><b>{escape(p.name)}</b><br>{p.posts} × {p.numbers_each:,} numbers</td>"
+        f"<tr><td><b>{escape(p.name)}</b><br>{p.posts} × {_size(p)} numbers</td>"
         f"<td>{escape(p.mechanism)}: {escape(p.noise)}<br><span class='soft'>{escape(p.note)}</span></td></tr>"
         for p in report.posts
     )
@@ -135,6 +135,11 @@ def _spending(report: PrivacyReport) -> str:
         f"<table><tr><th>release</th><th>noise</th></tr>{rows}</table>"
         f"<p>{escape(report.budget)}</p>{_list(report.fits)}"
     )
+
+
+def _size(post: Post) -> str:
+    """How many numbers; of a private selection the public cap, as the true number is private."""
+    return f"{'at most ' if post.mechanism == 'thresholded-gaussian' else ''}{post.numbers_each:,}"
 
 
 def _accounting(report: PrivacyReport) -> str:

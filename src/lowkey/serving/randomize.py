@@ -22,7 +22,9 @@ def randomize_signs(signs: Any, epsilon: float, *, noise: NoiseSource | None = N
         refuse("epsilon", got=repr(epsilon), needed="a finite number above 0", try_="epsilon=1.0")
     array = np.asarray(signs)
     if not np.isin(array, (-1, 1)).all():
-        refuse("signs", got="other values", needed="+1 for a like and -1 for a dislike", try_="np.where(stars > 3.5, 1, -1)")
+        refuse(
+            "signs", got="other values", needed="+1 for a like and -1 for a dislike", try_="np.where(stars > 3.5, 1, -1)"
+        )
     source = noise if noise is not None else NoiseSource()
     flips = source.flips(math.exp(-epsilon) / (1.0 + math.exp(-epsilon)), array.size).reshape(array.shape)
     return np.where(flips, -array, array).astype(np.int8)

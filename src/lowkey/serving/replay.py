@@ -22,7 +22,7 @@ class ReplayRule(Rule):
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         """(n_rows, 1 + rounds): the user's own offset, then the coefficient of every posted direction."""
         offset_reg = self.settings["offset_reg"]
-        rows = (histories.indptr.astype(np.int64), histories.indices)
+        rows = (histories.indptr.astype(np.int64), np.asarray(histories.indices, np.int32))
         row_norm = float(self.settings["row_norm"])
         own_mean = (float(self.settings["center"]), math.inf if offset_reg is None else float(offset_reg))
         targets, own = centered_rows(*rows, histories.data, *own_mean, row_norm)

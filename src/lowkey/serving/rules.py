@@ -77,16 +77,16 @@ class SignRule(Rule):
     that majorises it (the curvature of ln h is at most c): every row descends, and depends on its own entries alone.
     """
 
-    STEPS = 40  # a fixed number, as stopping when all rows are done would tie them together; they halve each time
+    STEPS = 80  # a fixed number: stopping when all rows are done would tie them together
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         link = link_of(self.settings["link"])
         factors = np.asarray(self.arrays["item_factors"], np.float64)
         penalty = np.eye(factors.shape[1]) * (self.settings["reg"] / link.most_curvature)
         signs = np.where(histories.data > self.settings["threshold"], 1.0, -1.0)
-        rows = np.repeat(np.arange(histories.shape[0]), np.diff(histories.indptr))
+        rows = np.repeat(np.arange(len(histories.indptr) - 1), np.diff(histories.indptr))
         offsets, seen = histories.indptr.astype(np.int64), factors[histories.indices]
-        users = np.zeros((histories.shape[0], factors.shape[1]))
+        users = np.zeros((len(histories.indptr) - 1, factors.shape[1]))
         for _ in range(self.STEPS):
             scores = np.einsum("pk,pk->p", users[rows], seen)
             targets = scores + signs * link.slope(signs * scores) / link.most_curvature

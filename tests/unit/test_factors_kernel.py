@@ -1,0 +1,117 @@
+"""The users' half of DPFactors against a slow reference that really leaves every item out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lowkey.data.ratings import Block
+from lowkey.kernels import factors as kernel
+from lowkey.kernels.factors import ACTIVITY, FactorRound
+from lowkey.linalg.packed import unpack
+
+N_ITEMS, RANK = 9, 3
+ROUND = FactorRound(2, update_bound=0.6, moment_bound=1.7, reg=0.7, offset_reg=1.3)
+
+
+def crowd(seed: int, n_users: int = 12) -> Block:
+    rng = np.random.default_rng(seed)
+    rows = [np.sort(rng.choice(N_ITEMS, rng.integers(0, N_ITEMS + 1), replace=False)) for _ in range(n_users)]
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    items = np.concatenate(rows).astype(np.int32)
+    values = rng.uniform(0.5, 5.0, len(items)).astype(np.float32)
+    return Block(offsets, items, values, np.arange(n_users, dtype=np.uint64))
+
+
+def public(seed: int = 3, size: float = 0.5) -> dict:
+    rng = np.random.default_rng(seed)
+    return {
+        "center": 2.75,
+        "item_bias": rng.normal(0.0, 0.3, N_ITEMS),
+        "item_factors": rng.normal(0.0, size, (N_ITEMS, RANK)),
+        "item_weights": rng.uniform(0.3, 2.0, N_ITEMS),
+    }
+
+
+def sums_of(sweep: FactorRound, block: Block, known: dict) -> dict[str, np.ndarray]:
+    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(known)}
+    sweep.run(block, None, known, sums)
+    return sums
+
+
+def ridge(a: np.ndarray, y: np.ndarray) -> np.ndarray:
+    penalty = np.diag([ROUND.offset_reg] + [ROUND.reg] * RANK)
+    return np.linalg.solve(a.T @ a + penalty, a.T @ y)
+
+
+def reference(block: Block, known: dict) -> tuple[np.ndarray, np.ndarray]:
+    """Both sums, with one honest ridge regression per rating, without grid."""
+    update, moments = np.zeros((N_ITEMS, RANK + 1)), np.zeros((RANK + 3, RANK + 3))
+    for u in range(len(block.offsets) - 1):
+        part = slice(block.offsets[u], block.offsets[u + 1])
+        items = block.items[part]
+        if len(items) == 0:
+            continue
+        a = np.column_stack([np.ones(len(items)), known["item_factors"][items]])
+        y = block.values[part] - known["center"] - known["item_bias"][items]
+        w = known["item_weights"][items] / np.linalg.norm(known["item_weights"][items])
+        others = [ridge(np.delete(a, p, 0), np.delete(y, p)) for p in range(len(items))]
+        p = np.array([[1.0, *other[1:]] for other in others])
+        e = np.array([y[i] - a[i] @ others[i] for i in range(len(items))])
+        in_sample = y - a @ ridge(a, y)
+        n = np.sqrt(np.sum(w * np.sum(p**2, axis=1)) / w.sum())
+        rows = (w * e)[:, None] * p / n
+        clip = min(1.0, ROUND.update_bound / np.linalg.norm(rows))
+        update[items] += clip * rows
+        factor = ridge(a, y)[1:]
+        factor *= np.sqrt(n**2 - 1.0) / max(np.linalg.norm(factor), 1e-300)
+        spread = np.sqrt(np.sum(w**2 * e * in_sample)) / ROUND.update_bound
+        x = np.sqrt(clip * w.sum() / n) * np.array([1.0, *factor, spread, ACTIVITY * len(items) ** -0.25])
+        x *= min(1.0, ROUND.moment_bound / np.linalg.norm(x))
+        moments += np.outer(x, x)
+    return update, moments
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_both_sums_are_those_of_the_definition(seed: int) -> None:
+    block, known = crowd(seed), public()
+    sums = sums_of(ROUND, block, known)
+    update, moments = (s.grid.step * sums[s.name] for s in ROUND.statistics(known))
+    wanted = reference(block, known)
+    assert np.abs(wanted[0]).max() > 0.1
+    np.testing.assert_allclose(update, wanted[0], atol=1e-7)
+    np.testing.assert_allclose(unpack(moments), wanted[1], atol=1e-4)  # 20 bits per coordinate
+
+
+def test_pieces_and_order_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, known = crowd(5, 40), public()
+    whole = sums_of(ROUND, block, known)
+    monkeypatch.setattr(kernel, "PIECE_ENTRIES", 7)
+    for name, total in sums_of(ROUND, block, known).items():
+        assert np.array_equal(total, whole[name])
+    added = {name: np.zeros_like(total) for name, total in whole.items()}
+    for u in reversed(range(40)):
+        part = slice(block.offsets[u], block.offsets[u + 1])
+        alone = Block(np.array([0, part.stop - part.start]), block.items[part], block.values[part], block.keys[u : u + 1])
+        for name, total in sums_of(ROUND, alone, known).items():
+            added[name] += total
+    assert all(np.array_equal(added[name], whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e6, 1e150])
+def test_bounds_hold_for_factors_of_any_size(size: float) -> None:
+    known = public(7, size)
+    for seed in range(20):
+        block = crowd(seed, 1)
+        sums = sums_of(ROUND, block, known)
+        for statistic in ROUND.statistics(known):
+            total = statistic.grid.step * sums[statistic.name].astype(np.float64)
+            full = unpack(total) if statistic.layout == "symmetric" else total
+            assert np.linalg.norm(full) <= statistic.sensitivity.add_remove
+
+
+def test_sensitivities_under_both_adjacencies() -> None:
+    update, moments = ROUND.statistics(public())
+    assert (update.sensitivity.add_remove, update.sensitivity.replace_one) == (0.6, 1.2)
+    assert moments.sensitivity.add_remove == pytest.approx(1.7**2)
+    assert moments.sensitivity.replace_one == pytest.approx(np.sqrt(2.0) * 1.7**2)
