@@ -46,11 +46,11 @@ def main() -> None:
     ]
     buffer = np.empty(options.numbers)
     sums = [np.zeros(statistic.shape, np.int64) for _, _, statistic in posts]
-    best = {name: np.inf for name in ("PCG64", *(name for name, _, _ in posts))}
+    best = dict.fromkeys(("PCG64", *(name for name, _, _ in posts)), np.inf)
     for _ in range(options.repeats + 1):  # the first round compiles and touches the memory
         found = {"PCG64": seconds(lambda: plain.standard_normal(out=buffer)) / buffer.size}
         for (name, mechanism, statistic), units in zip(posts, sums, strict=True):
-            work = lambda m=mechanism, s=statistic, u=units: m.apply(u, s, "add-remove", noise)  # noqa: E731
+            work = lambda m=mechanism, s=statistic, u=units: m.apply(u, s, "add-remove", noise)
             found[name] = seconds(work) / statistic.size
         best = {name: min(best[name], found[name]) for name in best}
     print(f"{options.numbers:,} numbers, one thread, best of {options.repeats + 1}, processor time")

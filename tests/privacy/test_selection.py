@@ -83,6 +83,9 @@ def test_what_comes_out_is_sorted_by_key_and_above_the_threshold() -> None:
     assert found.keys.tolist() == ["apple", "fig", "pear"]
     assert (found.sums >= 15.0).all()
     assert found.sums == pytest.approx([90.0, 80.0, 100.0], abs=20.0)
+    for array in (found.keys, found.sums):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[1]
 
 
 def test_a_histogram_shows_neither_keys_nor_how_many_there_are() -> None:

@@ -76,6 +76,7 @@ def gallery(path) -> list[tuple[np.ndarray, float]]:
     rng = np.random.default_rng(3)
     noise = rng.standard_normal(SHAPE)
     records = [(np.zeros(SHAPE), 5.0), (noise, 0.1), (noise * 1e-12, 1e9)]
+    records += [(np.full(SHAPE, 1.7e308), 1.0), (np.where(noise > 0, 1.7e308, -1.7e308), -1.0)]  # X V itself overflows
     for size in (1e3, 1e30, 1e152, 1e160, 1e308):
         records += [(noise * min(size, 1e307), sign * 1e300) for sign in (1, -1)]
     for point in path:

@@ -94,7 +94,7 @@ def test_threshold_keeps_the_radius() -> None:
 
 
 def test_leading_svd_is_orthonormal_even_when_stopped_early() -> None:
-    matrix = np.random.default_rng(5).normal(size=(60, 40))
+    matrix = np.random.default_rng(5).normal(size=(260, 240))
     left, _, right = leading_svd(matrix, 7, None, 1.0, max_sweeps=1)
     np.testing.assert_allclose(left.T @ left, np.eye(7), atol=1e-12)
     np.testing.assert_allclose(right @ right.T, np.eye(7), atol=1e-12)

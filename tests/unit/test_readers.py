@@ -178,6 +178,12 @@ def test_rows_are_those_of_a_dictionary(rows, duplicates):
     assert ratings._open_keys().tolist() == user_keys(pa.array(users)).tolist()
 
 
+def test_sums_are_checked_when_they_are_made_and_not_before():
+    assert read_rows([("a", 0, 0.75), ("a", 0, 0.75)], "sum")._open_csr().data.tolist() == [1.5]
+    with pytest.raises(InputError, match=r"sums of rating column 'r'.*outside the range"):
+        read_rows([("a", 0, 4.0), ("a", 0, 4.0)], "sum", high=5)
+
+
 @given(tables(), st.sampled_from(["mean", "sum"]), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(rows, duplicates, order: random.Random):
     shuffled = rows.copy()

@@ -59,7 +59,9 @@ class Order:
     def build(self, domain: Domain) -> Recommender:
         """The estimator, with the part of the budget that is its own."""
         epsilon, delta = self.selection.rest() if self.selection else (self.epsilon, self.delta)
-        kind = estimator(self.method or default_method(domain, epsilon, delta))
+        # The method is fixed in the plan that was shown, so it does not follow the number of items that are selected.
+        known = self.domain(range(NOMINAL_ITEMS)) if self.selection else domain
+        kind = estimator(self.method or default_method(known, epsilon, delta))
         names = kind._get_param_names()
         own = [name for name in names if name not in ("epsilon", "delta", "adjacency")]  # these have options of their own
         for name in self.parameters:

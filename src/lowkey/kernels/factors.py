@@ -110,11 +110,12 @@ def _contributions(
         gain = np.empty(size)
         for p in range(lo, hi):
             j = items[p]
-            residual, leverage = values[p] - prior[j] - solution[0], 0.0
-            for a in range(size):
-                gain[a] = inverse[a, 0]
-                for b in range(1, size):
-                    gain[a] += inverse[a, b] * factors[j, b - 1]
+            residual = values[p] - prior[j] - solution[0]
+            gain[:] = inverse[0]
+            for b in range(1, size):  # column by column (the inverse is symmetric): the inner loop has no running sum
+                part, column = factors[j, b - 1], inverse[b]
+                for a in range(size):
+                    gain[a] += column[a] * part
             leverage = gain[0]
             for a in range(1, size):
                 leverage += gain[a] * factors[j, a - 1]
@@ -170,8 +171,9 @@ def _own_ridge(items, values, prior, factors, reg, offset_reg, inverse, solution
         for a in range(1, size):
             gram[a, 0] += row[a - 1]
             rhs[a] += y * row[a - 1]
-            for b in range(1, a + 1):
-                gram[a, b] += row[a - 1] * row[b - 1]
+            part, line, others = row[a - 1], gram[a, 1 : a + 1], row[:a]
+            for b in range(a):
+                line[b] += part * others[b]
     gram[0, 0] += offset_reg
     for a in range(1, size):
         gram[a, a] += reg

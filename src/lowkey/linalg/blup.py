@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
-LARGEST_SAMPLE = 1000  # items that P is estimated from: those with the largest shares
+LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Posterior(NamedTuple):
     prior: Matrix  # P, (d - 1, d - 1)
 
 
-def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, steps: int = 30) -> Posterior:
+def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, steps: int = 10) -> Posterior:
     """The items' coefficients given every round, with the prior covariance that makes the rounds most likely (EM)."""
     shares = rounds[-1].shares
     sample = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]

@@ -30,6 +30,9 @@ class Link(ABC):
 
     most_curvature: float
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     @abstractmethod
     def probability(self, x: Array) -> Array:
         """h(x)."""

@@ -42,6 +42,9 @@ def leading_svd(
 
     The factors are orthonormal to rounding whatever the accuracy; it stops when no value changes by ``tol`` of the first.
     """
+    if min(matrix.shape) <= SMALL:
+        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+        return left[:, :rank], values[:rank], right[:rank]
     width = min(rank + SPARE, min(matrix.shape))
     missing = width - (0 if start is None else min(width, start.shape[1]))
     fresh = np.random.default_rng(0).standard_normal((matrix.shape[1], missing))  # a fixed, public start

@@ -153,7 +153,7 @@ class DPOneBit(Recommender):
         if most < 1 or not scores.any():
             factors = np.zeros((domain.n_items, 0))
         else:
-            _, values, right = leading_svd(scores, most, None, 1e-8, max_sweeps=50)
+            _, values, right = leading_svd(scores, most, None, 1e-6, max_sweeps=30)
             kept = values > 1e-6 * values[0]
             factors = right[kept].T * (values[kept] / math.sqrt(scores.shape[0]))
         settings = {

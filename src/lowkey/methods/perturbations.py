@@ -187,7 +187,7 @@ class GradientPerturbation(Perturbation):
                     step = min(float(np.vdot(moved, moved)) / curved, 1e4)
             target = matrix.copy()
             target.ravel()[cells] -= step * gradient
-            new = region.project(target, matrix, step, 0.9, 20).point
+            new = region.project(target, matrix, step, 0.6, 10).point
             matrix, moved, before = new, new - matrix, gradient
             if 2 * k >= setting.n_iter:
                 average += new

@@ -138,3 +138,6 @@ class Selection:
 
     keys: NDArray[Any]
     sums: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        self.keys.flags.writeable = self.sums.flags.writeable = False
