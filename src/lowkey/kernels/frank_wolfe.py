@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
-from lowkey.kernels.gram import add_row_grams_by_piece
+from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
 from lowkey.kernels.user_solve import ridge_rows
 from lowkey.privacy.grid import HAIR, Grid
@@ -77,7 +77,7 @@ class ResidualGram(ResidualSweep):
 
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
         triangle = sums[f"residual_gram_{self.round}"]
-        add_row_grams_by_piece(block.offsets, block.items, self.units(block, public), public["n_items"], triangle)
+        add_row_grams(block.offsets, block.items, self.units(block, public), public["n_items"], triangle)
         return None
 
 

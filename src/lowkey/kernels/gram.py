@@ -39,8 +39,7 @@ def users_by_item(offsets, items, n_items):
 
 
 @njit(cache=True, parallel=True)
-def add_row_grams(offsets, items, units, n_items, triangle):
-    """triangle += sum over users of x x^T, for rows x of int64 ``units`` whose ``items`` rise within a user."""
+def _add_piece(offsets, items, units, n_items, triangle):
     starts, position, row_end = users_by_item(offsets, items, n_items)
     for a in prange(n_items):
         base = a * n_items - a * (a - 1) // 2 - a  # entry (a, b) stands at base + b
@@ -51,17 +50,20 @@ def add_row_grams(offsets, items, units, n_items, triangle):
                 triangle[base + items[q]] += left * units[q]
 
 
-def add_row_grams_by_piece(
+def add_row_grams(
     offsets: NDArray[np.int64],
     items: NDArray[np.int32],
     units: NDArray[np.int64],
     n_items: int,
     triangle: NDArray[np.int64],
 ) -> None:
-    """The same sum, piece by piece, so that the rows of a piece stay in the cache: about four times faster."""
+    """triangle += sum over users of x x^T, for rows x of ``units`` whose ``items`` rise within a user.
+
+    Piece by piece, so that the rows of a piece stay in the cache: about four times faster than all at once.
+    """
     first = 0
     while first < len(offsets) - 1:
         last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + PIECE_ENTRIES)) - 1)
         lo, hi = offsets[first], offsets[last]
-        add_row_grams(offsets[first : last + 1] - lo, items[lo:hi], units[lo:hi], n_items, triangle)
+        _add_piece(offsets[first : last + 1] - lo, items[lo:hi], units[lo:hi], n_items, triangle)
         first = last

@@ -19,7 +19,7 @@ from numba import njit, prange
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.frank_wolfe import BITS
-from lowkey.kernels.gram import add_row_grams_by_piece
+from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
@@ -67,8 +67,8 @@ class CleansedMoments(Sweep):
         step = Grid.for_bound(1.0, BITS).step
         rows = (block.offsets, block.items)
         residuals, weights = _cleansed_units(*rows, block.values, prior, self.residual_bound, self.offset_reg, step)
-        add_row_grams_by_piece(*rows, residuals, public["n_items"], sums["cleansed_covariance"])
-        add_row_grams_by_piece(*rows, weights, public["n_items"], sums["co_ratings"])
+        add_row_grams(*rows, residuals, public["n_items"], sums["cleansed_covariance"])
+        add_row_grams(*rows, weights, public["n_items"], sums["co_ratings"])
         return None
 
 
