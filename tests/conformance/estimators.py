@@ -87,7 +87,9 @@ CASES = [
     Case(
         DPFrankWolfe,
         "ratings",
-        {"n_iter": 3, "row_norm": 3.0, "residual_norm": 9.0, "step": "decreasing"},
+        # steps far beyond the target: the residual, and not only the row, must be clipped
+        {"n_iter": 3, "row_norm": 3.0, "residual_norm": 3.2, "step": "decreasing", "nuclear_norm": 3000.0},
+        whole={"nuclear_norm": None},
         note="decreasing",
     ),
     Case(
@@ -103,7 +105,13 @@ CASES = [
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
     Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
     Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 3}),
-    Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5, "max_ratings": 4}, whole={"max_ratings": 12}, note="sampled"),
+    Case(
+        lk.DPALS,
+        "ratings",
+        {"rank": 3, "n_iter": 2, "residual_bound": 0.5, "max_ratings": 4},
+        whole={"max_ratings": 12},
+        note="sampled",
+    ),
     Case(lk.DPALS, "binary", {"rank": 3, "n_iter": 2, "head": 0.75}, whole={"head": 1.0, "n_iter": 6, "user_reg": 0.5}),
 ]
 BASELINES = [

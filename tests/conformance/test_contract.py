@@ -124,7 +124,7 @@ def test_csr_rows_with_a_domain(case: Case) -> None:
     rows = base_rows(case.domain)
     keys = splitmix64(np.arange(len(rows), dtype=np.uint64))  # a CSR row's key is that of its number
     models = [
-        case.make().fit(X, domain=domain, engine=lk.LocalEngine(n_jobs=1), billboard=lk.Billboard(noise=SeededNoise(5))).model_
+        case.make().fit(X, domain=domain, engine=lk.LocalEngine(1), billboard=lk.Billboard(noise=SeededNoise(5))).model_
         for X, domain in ((csr_of(case, rows), case.domain), (ratings_of(case.domain, rows, keys), None))
     ]
     for name, array in models[0].arrays.items():

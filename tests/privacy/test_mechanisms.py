@@ -113,7 +113,8 @@ def test_symmetric_noise_is_wider_on_the_diagonal() -> None:
 @given(st.integers(1, 9), st.integers(0, 2**32 - 1))
 def test_symmetric_price_is_the_frobenius_norm(order: int, seed: int) -> None:
     """mu of any symmetric change D, from the variances themselves, equals |D|_F / (multiplier * sensitivity)."""
-    change = np.random.default_rng(seed).normal(size=(order, order)) * np.exp(np.random.default_rng(seed).normal(size=order))
+    rng = np.random.default_rng(seed)
+    change = rng.normal(size=(order, order)) * np.exp(rng.normal(size=order))
     change = change + change.T
     mechanism, statistic = SymmetricGaussian(1.5), symmetric(order)
     noise = GivenNoise(1)

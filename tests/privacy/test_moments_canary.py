@@ -48,7 +48,7 @@ def projections(name: str, with_canary: bool) -> np.ndarray:
         billboard = Billboard()
         billboard.begin(plan)
         sums, _ = engine.sweep(sweep, data, public=public)
-        # (W + W^T)/2 along a symmetric direction of norm 1 varies as one entry of W does: sqrt(2) times an off-diagonal one.
+        # (W + W^T)/2 along a symmetric direction of norm 1 varies as an entry of W: sqrt(2) times an off-diagonal one.
         along = np.sum(unpack(billboard.post(sums[name])) * direction)
         found[i] = along / (np.sqrt(2.0) * billboard.noise_std(sums[name].statistic))
     return found

@@ -209,4 +209,4 @@ class PublishedMinimiser(Minimiser):
 
     def solution(self, shape: tuple[int, int], cells: NDArray[np.int64], signs: NDArray[np.float64]) -> NDArray[np.int64]:
         problem = Problem(shape, cells, FlippedSignLoss(self.link, signs), self.radius, self.entry_bound)
-        return self.to_units(minimise(problem, tol=self.tol, max_iter=self.max_iter).matrix)
+        return self.to_units(minimise(problem, tol=self.tol, max_iter=self.max_iter, svd_tol=1e-3).matrix)

@@ -60,7 +60,7 @@ class DPOneBit(Recommender):
         rank: float = 1.0,
         n_iter: int = 10,
         gradient_bound: float = 0.5,
-        output_ridge: float = 0.05,
+        output_ridge: float = 1.0,
         n_factors: int = 32,
         reg: float = 1.0,
         tol: float = 5e-3,

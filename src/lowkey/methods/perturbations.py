@@ -81,7 +81,7 @@ class Setting:
     def solve(self, loss: Loss) -> Array:
         shape, cells = self.positions.shape, self.positions.cells
         problem = Problem(shape, cells, loss, self.radius, self.entry_bound)
-        return minimise(problem, tol=self.tol, max_iter=self.max_iter).matrix
+        return minimise(problem, tol=self.tol, max_iter=self.max_iter, svd_tol=1e-3).matrix
 
 
 class Perturbation(ABC):
@@ -175,7 +175,7 @@ class GradientPerturbation(Perturbation):
             gradient_bound=setting.gradient_bound,
             entry_bound=setting.entry_bound,
         )
-        region = Intersection(NuclearBall(setting.radius), setting.entry_bound)
+        region = Intersection(NuclearBall(setting.radius, tol=1e-3), setting.entry_bound)
         matrix, average = np.zeros(shape), np.zeros(shape)
         step = 1.0 / setting.link.most_curvature / max(len(cells) / (shape[0] * shape[1]), 1e-12)
         before, moved = np.zeros(len(cells)), np.zeros(shape)
@@ -187,7 +187,7 @@ class GradientPerturbation(Perturbation):
                     step = min(float(np.vdot(moved, moved)) / curved, 1e4)
             target = matrix.copy()
             target.ravel()[cells] -= step * gradient
-            new = region.project(target, matrix, step, 0.6, 10).point
+            new = region.project(target, matrix, step, 0.9, 20).point
             matrix, moved, before = new, new - matrix, gradient
             if 2 * k >= setting.n_iter:
                 average += new

@@ -222,7 +222,8 @@ def _cell_acceptance(offset, edge, scale):
 def _tail_loss(excess, offset, start, scale):
     """-ln of f(start + excess)/f(start) over the envelope, which is constant on a block; offset: excess in its block."""
     variance = scale * scale
-    return (offset * start + 0.5 * excess * excess) / variance - (start + 0.5 * excess) * excess / variance / (12.0 * variance)
+    series = (start + 0.5 * excess) * excess / variance / (12.0 * variance)
+    return (offset * start + 0.5 * excess * excess) / variance - series
 
 
 @njit(cache=True, nogil=True)

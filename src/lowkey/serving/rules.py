@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from lowkey.kernels.sign_solve import sign_rows
 from lowkey.kernels.user_solve import ridge_rows
 from lowkey.linalg.links import link_of
 from lowkey.serving.projection import ProjectionRule
@@ -73,25 +74,18 @@ class ItemWeightsRule(Rule):
 class SignRule(Rule):
     """score = h(item_factors . user_factors), the probability of a like; one-bit completion.
 
-    The user's side maximises the likelihood of the user's own signs, with a ridge ``reg``. Each step is a ridge regression
-    that majorises it (the curvature of ln h is at most c): every row descends, and depends on its own entries alone.
+    The user's side maximises the likelihood of the user's own signs, with a ridge ``reg``.
     """
 
     STEPS = 80  # a fixed number: stopping when all rows are done would tie them together
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         link = link_of(self.settings["link"])
-        factors = np.asarray(self.arrays["item_factors"], np.float64)
-        penalty = np.eye(factors.shape[1]) * (self.settings["reg"] / link.most_curvature)
+        factors = np.ascontiguousarray(self.arrays["item_factors"], np.float64)
         signs = np.where(histories.data > self.settings["threshold"], 1.0, -1.0)
-        rows = np.repeat(np.arange(len(histories.indptr) - 1), np.diff(histories.indptr))
-        offsets, seen = histories.indptr.astype(np.int64), factors[histories.indices]
-        users = np.zeros((len(histories.indptr) - 1, factors.shape[1]))
-        for _ in range(self.STEPS):
-            scores = np.einsum("pk,pk->p", users[rows], seen)
-            targets = scores + signs * link.slope(signs * scores) / link.most_curvature
-            users = ridge_rows(offsets, histories.indices, targets, factors, penalty)
-        return users
+        reg, probit = float(self.settings["reg"]), self.settings["link"] == "probit"
+        offsets = histories.indptr.astype(np.int64)
+        return sign_rows(offsets, histories.indices, signs, factors, reg, link.most_curvature, probit, self.STEPS)
 
     def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         factors = np.asarray(self.arrays["item_factors"], np.float64)
