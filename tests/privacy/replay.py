@@ -234,32 +234,41 @@ def check_books(found: Record) -> None:
 def check_noise(found: Record, noise: NoiseSource) -> None:
     """The noise that was really added is as wide as its price says (within about 10 %), and no draw was used twice."""
     drawn: list[tuple[str, np.ndarray]] = []
-    by_line: dict[str, tuple[bool, list[np.ndarray]]] = {}
+    first: dict[str, Entry] = {}
     for at, entry in enumerate(found.entries):
-        mechanism = entry.line.mechanism
-        if mechanism.kind in ("none", "randomized-response", "thresholded-gaussian"):
+        if entry.line.mechanism.kind in ("none", "randomized-response", "thresholded-gaussian"):
             continue
-        scaled = np.atleast_1d(standardised_noise(entry, entry.posted, found.adjacency))
+        first.setdefault(entry.statistic.name, entry)
+        scaled = standardised_noise(entry, entry.posted, found.adjacency)
         rows = scaled.reshape(-1, scaled.shape[-1]) if scaled.shape[-1] >= 16 else scaled.reshape(1, -1)
         drawn += [(f"post {at} ({entry.statistic.name!r})", row) for row in rows]
-        _, parts = by_line.setdefault(entry.statistic.name, (mechanism.kind == "laplace", []))
-        parts.append(scaled.ravel())
-        while sum(part.size for part in parts) < ENOUGH_DRAWS:
-            again = mechanism.apply(entry.units.copy(), entry.statistic, found.adjacency, noise)
-            parts.append(standardised_noise(entry, again, found.adjacency).ravel())
     for i, (where, row) in enumerate(drawn):
         for other, earlier in drawn[:i]:
             n = min(row.size, earlier.size)
             # Of independent rows of 16 numbers or more, a correlation above 0.999 has a chance below 1e-15.
             if n >= 16 and abs(np.corrcoef(row[:n], earlier[:n])[0, 1]) > 0.999:
                 raise Violation(f"{where} uses the noise of {other} again")
-    for name, (laplace, parts) in by_line.items():
-        every = np.concatenate(parts)
+    for entry in first.values():
+        _check_width(entry, found.adjacency, noise)
+
+
+def _check_width(entry: Entry, adjacency: Any, noise: NoiseSource) -> None:
+    """The post's own draw and more of the same mechanism, the diagonal of a symmetric matrix apart."""
+    diagonal = diagonal_of(entry.statistic.order) if entry.statistic.layout == "symmetric" else np.zeros(0, np.int64)
+    draws, posted = list[np.ndarray](), entry.posted
+    while len(draws) * (len(diagonal) or entry.units.size) < ENOUGH_DRAWS:
+        draws.append(standardised_noise(entry, posted, adjacency))
+        posted = entry.line.mechanism.apply(entry.units.copy(), entry.statistic, adjacency, noise)
+    every = np.stack(draws)
+    laplace = entry.line.mechanism.kind == "laplace"
+    for where, part in (("", np.delete(every, diagonal, axis=-1)), (" on the diagonal", every[..., diagonal])):
+        if part.size == 0:
+            continue
         # Sums of n squared standard normals, or of n absolute values of a unit Laplace: chi-square laws.
-        degrees, size = (2 * every.size, 2.0 * np.abs(every).sum()) if laplace else (every.size, float(every @ every))
+        degrees, size = (2 * part.size, 2.0 * np.abs(part).sum()) if laplace else (part.size, float(np.sum(part**2)))
         if not FALSE_ALARM / 2 < stats.chi2.sf(size, degrees) < 1 - FALSE_ALARM / 2:
             width = size / degrees if laplace else math.sqrt(size / degrees)
-            raise Violation(f"{name!r}: the noise is {width:.3g} times as wide as its price says")
+            raise Violation(f"{entry.statistic.name!r}{where}: the noise is {width:.3g} times as wide as its price says")
 
 
 def standardised_noise(entry: Entry, posted: np.ndarray, adjacency: Any) -> np.ndarray:

@@ -150,6 +150,25 @@ def test_climbing_users(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
+def test_climbing_pairs(case: Case) -> None:
+    """For replace-one, two users who climb away from each other: what one shares and the other lacks is found here."""
+    known = recorded(case, "replace-one")
+    rng, n = np.random.default_rng(6), case.domain.n_items
+    kinds = {entry.statistic.name: at for at, entry in enumerate(known.entries)}
+    for at in list(kinds.values())[-4:]:
+        entry = known.entries[at]
+
+        def apart(levels: np.ndarray, at: int = at, entry: Any = entry) -> float:
+            one, other = (
+                contributions(known, as_row(case.domain, part), NEWCOMER)[at] for part in (levels[:n], levels[n:])
+            )
+            return check_moved(f"post {at} ({entry.statistic.name!r})", entry, one - other, "replace-one")
+
+        sparse = np.where(rng.random(2 * n) < 0.25, rng.integers(0, 10, 2 * n), -1)
+        climb(sparse, apart, rng, steps=250)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_contributions_are_what_whole_fits_add(case: Case) -> None:
     """The cheap form and the whole replay agree, so the 2,000 users above stand for whole fits."""
     known = recorded(case, "add-remove")

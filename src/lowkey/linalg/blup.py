@@ -50,7 +50,6 @@ class Round:
         precision = np.einsum("nk,ka,kb->nab", weight * q, self.view, self.view, optimize=True)
         return precision, (weight * self.targets[rows]) @ self.view
 
-
     def start(self, rows: NDArray[np.intp]) -> Matrix:
         """P by moments: the spread of the targets beyond their noise, no direction below one standard error of it."""
         q = self.shares[rows]
