@@ -80,6 +80,20 @@ def _directions(domain: lk.Domain, known: Record) -> Iterator[tuple[str, np.ndar
             yield f"direction {column} of {source}", left[:, column]
 
 
+def crossed_pairs(n: int) -> Iterator[np.ndarray]:
+    """Two users at the ends of the scale on the items they share, each with indifferent ratings that the other lacks.
+
+    Where values and counts are bounded jointly, this is what moves both the furthest at once.
+    """
+    for shared in (1, 2, 4):
+        for others in (0, 1, 3, (n - shared) // 2):
+            pair = np.full((2, n), -1)
+            pair[:, :shared] = [[HIGH], [LOW]]
+            pair[0, shared : shared + others] = 4
+            pair[1, n - others :] = 5
+            yield pair.ravel()
+
+
 def climb(start: np.ndarray, score: Callable[[np.ndarray], Any], rng: np.random.Generator, steps: int) -> np.ndarray:
     """Random one-item changes, kept when the score does not fall."""
     best, best_score = start, score(start)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adversaries import aligned, climb, gallery, generated_crowds
+from adversaries import aligned, climb, crossed_pairs, gallery, generated_crowds
 from estimators import CASES, N_USERS, Case, Row, as_row, base_keys, base_rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -164,8 +164,8 @@ def test_climbing_pairs(case: Case) -> None:
             )
             return check_moved(f"post {at} ({entry.statistic.name!r})", entry, one - other, "replace-one")
 
-        sparse = np.where(rng.random(2 * n) < 0.25, rng.integers(0, 10, 2 * n), -1)
-        climb(sparse, apart, rng, steps=250)
+        starts = [np.where(rng.random(2 * n) < 0.25, rng.integers(0, 10, 2 * n), -1), *crossed_pairs(n)]
+        climb(max(starts, key=apart), apart, rng, steps=250)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
