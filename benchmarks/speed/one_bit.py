@@ -53,4 +53,4 @@ def main(side: int = 1000, ratio: float = 0.15) -> None:
 
 if __name__ == "__main__":
     with threadpool_limits(limits=1):
-        main(*(kind(given) for kind, given in zip((int, float), sys.argv[1:], strict=False)))
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, float(sys.argv[2]) if len(sys.argv) > 2 else 0.15)
