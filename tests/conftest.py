@@ -1,4 +1,4 @@
-"""Shared by all tests: where the tables live, how hypothesis behaves, and one numba cache for every process."""
+"""Shared by all tests: where the tables live, and how hypothesis behaves."""
 
 import sys
 from pathlib import Path

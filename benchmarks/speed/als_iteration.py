@@ -119,7 +119,7 @@ def peer_iteration(ratings: lk.Ratings, rank: int) -> tuple[float, float]:
     )
     with threadpool_limits(1, "blas"):
         cpu = time.process_time()
-        model.fit(rows, show_progress=False, callback=lambda _, elapsed, *rest: seconds.append(elapsed))
+        model.fit(rows.copy(), show_progress=False, callback=lambda _, elapsed, *rest: seconds.append(elapsed))
         cpu = (time.process_time() - cpu) / 2
     return min(seconds), cpu
 
