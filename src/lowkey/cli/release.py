@@ -149,17 +149,17 @@ def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen)
 
 def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
     rows = []
+    total = sum(line.times * line.mechanism.mu**2 for plan in plans for line in plan.lines)
     for plan in plans:
         for line in plan.lines:
             multiplier = getattr(line.mechanism, "noise_multiplier", float("nan"))
             size = "private" if line.mechanism.kind == "thresholded-gaussian" else f"{line.size:,}"
             if order.selection and size != "private":
                 size = f"{size} *"
-            rows.append(
-                [f"  {plan.method}: {line.name}", str(line.times), size, f"{multiplier:.4g}", f"{plan.price.epsilon:.4g}"]
-            )
+            share = line.times * line.mechanism.mu**2 / total
+            rows.append([f"  {plan.method}: {line.name}", str(line.times), size, f"{multiplier:.4g}", f"{share:.1%}"])
     screen.say("The plan, before any data is read:", "bold")
-    screen.table("", ["  release", "posts", "numbers each", "noise/bound", "epsilon alone"], rows)
+    screen.table("", ["  release", "posts", "numbers each", "noise/bound", "of the budget"], rows)
     if order.selection:
         screen.say("  * for 1,000 items; how many will be named is not known before. The noise is the same for any number.")
     screen.say(f"  together at most epsilon = {order.epsilon:g} at delta = {order.delta:g}")
