@@ -6,11 +6,10 @@ entropy and fresh hypothesis examples. Programs that a test starts as processes 
 """
 
 import hashlib
-import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -28,16 +27,41 @@ settings.register_profile("lowkey", deadline=None, print_blob=True, derandomize=
 settings.load_profile("lowkey")
 
 
-@pytest.fixture(autouse=True)
-def same_noise_in_every_run(request, monkeypatch):
-    """Keys for the cipher from the test's name. A forked child mixes in its process id, as it must not repeat a key."""
-    if SEED == "random":
-        return
-    count, parent = itertools.count(), os.getpid()
+class NamedKeys:
+    """Stands in for ``secrets``: the n-th key of a test, or of a fixture that several tests share, follows from its name.
 
-    def randbits(n: int) -> int:
-        child = "" if os.getpid() == parent else os.getpid()
-        digest = hashlib.sha256(f"{SEED}|{request.node.nodeid}|{next(count)}|{child}".encode()).digest()
+    A forked child mixes in its process id, as it must not repeat its parent's keys.
+    """
+
+    def __init__(self) -> None:
+        self.name, self.count, self.process = "collection", 0, os.getpid()
+
+    def randbits(self, n: int) -> int:
+        child = "" if os.getpid() == self.process else os.getpid()
+        self.count += 1
+        digest = hashlib.sha256(f"{SEED}|{self.name}|{self.count}|{child}".encode()).digest()
         return int.from_bytes(digest, "big") >> (256 - n)
 
-    monkeypatch.setattr(noise, "secrets", SimpleNamespace(randbits=randbits))
+    def under(self, name: str) -> Iterator[None]:
+        outer = self.name, self.count
+        self.name, self.count = name, 0
+        yield
+        self.name, self.count = outer
+
+
+KEYS = NamedKeys()
+if SEED != "random":
+    noise.secrets = KEYS  # type: ignore[assignment]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    yield from KEYS.under(item.nodeid)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> Iterator[None]:
+    if fixturedef.scope == "function":
+        yield
+    else:
+        yield from KEYS.under(f"{fixturedef.baseid}|{fixturedef.argname}|{request.param_index}")

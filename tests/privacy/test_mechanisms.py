@@ -33,7 +33,7 @@ ALL = [
     SymmetricGaussian(1.5),
     Laplace(0.7),
     RandomizedResponse(1.2),
-    ThresholdedGaussian(2.0, 9.0, 1e-9),
+    ThresholdedGaussian(2.0, 9.0, 5),
     NoNoise(),
 ]
 
@@ -66,7 +66,11 @@ def test_prices() -> None:
     assert (Laplace(0.8).mu, Laplace(0.8).epsilon) == (0.0, 1.25)
     assert RandomizedResponse(1.2).epsilon == 1.2
     assert RandomizedResponse(0.3, signs=5).epsilon == 1.5
-    assert ThresholdedGaussian(2.0, 9.0, 1e-9).own_delta == 1e-9
+    # One of 5 keys passes: the chance for the worst number m of keys, each with count 1/sqrt(m).
+    worst = max(1.0 - stats.norm.cdf((9.0 - m**-0.5) / 2.0) ** m for m in range(1, 6))
+    assert ThresholdedGaussian(2.0, 9.0, 5).own_delta == pytest.approx(worst, rel=1e-9)
+    wider = max(1.0 - stats.norm.cdf((9.0 - m**-0.5) / (2.0 * math.sqrt(2.0))) ** m for m in range(1, 6))
+    assert ThresholdedGaussian(2.0, 9.0, 5, "replace-one").own_delta == pytest.approx(2.0 * wider, rel=1e-9)
     assert NoNoise().mu == math.inf
 
 
@@ -210,10 +214,15 @@ def test_randomized_response_flips_with_its_probability() -> None:
 
 
 def test_the_threshold_hides_small_counts() -> None:
-    statistic = dense(4, exponent=-20, bound=1.0)
+    statistic = replace(dense(4, exponent=-20), sensitivity=Sensitivity.of_acute_vectors(1.0))
     units = (np.array([8.9, 9.1, 0.0, 50.0]) * 2**20).astype(np.int64)
-    noisy = ThresholdedGaussian(2.0, 9.0, 1e-9).apply(units, statistic, "add-remove", GivenNoise(0))
+    mechanism = ThresholdedGaussian(2.0, 9.0, 5)
+    noisy = mechanism.apply(units, statistic, "add-remove", GivenNoise(0))
     assert np.isnan(noisy).tolist() == [True, False, True, False]
+    with pytest.raises(TypeError, match="priced for"):
+        mechanism.apply(units, statistic, "replace-one", GivenNoise(0))
+    with pytest.raises(TypeError, match="non-negative"):
+        mechanism.apply(units, dense(4), "add-remove", GivenNoise(0))
 
 
 @given(st.floats(1e-6, 1e6), st.integers(8, 40), st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))

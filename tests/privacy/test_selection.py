@@ -13,7 +13,7 @@ from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.catalogue import holders_statistic
 from lowkey.methods.catalogue import PrivateCatalogue
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.mechanisms import ThresholdedGaussian
+from lowkey.privacy.mechanisms import Gaussian, ThresholdedGaussian
 from lowkey.privacy.noise import NoiseSource, SeededNoise
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.sums import Selection, UnreleasedHistogram
@@ -73,7 +73,7 @@ def histogram(keys: list[str], sums: list[float]) -> UnreleasedHistogram:
 
 def posted(closed: UnreleasedHistogram, seed: int = 1) -> Selection:
     billboard = Billboard(noise=SeededNoise(seed))
-    billboard.begin(Plan("Test", (Line("catalogue", ThresholdedGaussian(2.0, 15.0, 1e-9), CAP),), 1e-6))
+    billboard.begin(Plan("Test", (Line("catalogue", ThresholdedGaussian(2.0, 15.0, 5), CAP),), 1e-6))
     return billboard.post(closed)
 
 
@@ -100,10 +100,12 @@ def test_a_histogram_shows_neither_keys_nor_how_many_there_are() -> None:
 def test_the_selections_delta_is_taken_from_the_total() -> None:
     from lowkey.errors import PlanError
 
-    line = Line("catalogue", ThresholdedGaussian(2.0, 15.0, 1e-7), CAP)
-    whole, alone = Plan("Test", (line,), 1e-6).price.epsilon, Plan("Test", (line,), 9e-7).price.epsilon
-    gaussian = Plan("Test", (Line("catalogue", ThresholdedGaussian(2.0, 15.0, 0.0), CAP),), 9e-7).price.epsilon
+    mechanism = ThresholdedGaussian(2.0, 11.0, 5)
+    own = mechanism.own_delta  # about 7e-7
+    line = Line("catalogue", mechanism, CAP)
+    whole, less = Plan("Test", (line,), 1e-6 + own).price.epsilon, Plan("Test", (line,), 1e-6).price.epsilon
+    gaussian = Plan("Test", (Line("catalogue", Gaussian(2.0), CAP),), 1e-6).price.epsilon
     assert whole == pytest.approx(gaussian, rel=1e-9)
-    assert alone > whole
+    assert less > whole
     with pytest.raises(PlanError, match="used up"):
-        _ = Plan("Test", (line,), 5e-8).price
+        _ = Plan("Test", (line,), own / 2.0).price

@@ -240,6 +240,18 @@ def test_what_is_not_private_is_not_released(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_published_noise_that_is_worth_less_is_not_released(tmp_path: Path) -> None:
+    """The Frank-Wolfe paper has ample noise for its epsilon; one-bit objective perturbation half of what it needs."""
+    ample = lk.DPSVD(epsilon=1.0, delta=1e-5, rank=2, scaling="user", calibration="published").fit(CROWD.ratings())
+    assert ample.guarantee_.epsilon < 1.0
+    ample.release(tmp_path / "ample")
+    short = lk.DPOneBit(epsilon=2.0, perturbation="objective", calibration="published").fit(CROWD.ratings())
+    assert short.guarantee_.epsilon > 2.0
+    with pytest.raises(VerifyError, match="as published for epsilon = 2, with which only"):
+        short.release(tmp_path / "short")
+    assert not (tmp_path / "short").exists()
+
+
 def test_a_full_folder_is_left_alone(fitted: lk.DPBias, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("mine")

@@ -81,9 +81,11 @@ def test_randomized_response_reaches_its_bound() -> None:
 
 
 def test_a_selection_adds_its_own_delta() -> None:
-    lines = [Line("catalogue", ThresholdedGaussian(2.0, 9.0, 0.01), 10)]
-    assert best_success(lines, 0.5, 5.0, 0.02) == pytest.approx(norm.cdf(0.25) + 0.005)
-    assert most_detected(0.1, lines, 0.5, 5.0, 0.02) >= norm.sf(norm.isf(0.1) - 0.5) + 0.01
+    mechanism = ThresholdedGaussian(2.0, 5.0, 3)
+    lines, own = [Line("catalogue", mechanism, 10)], mechanism.own_delta
+    assert own > 0.01
+    assert best_success(lines, 0.5, 5.0, 2.0 * own) == pytest.approx(norm.cdf(0.25) + own / 2.0)
+    assert most_detected(0.1, lines, 0.5, 5.0, 2.0 * own) >= norm.sf(norm.isf(0.1) - 0.5) + own
 
 
 def test_basic_success_counts_delta() -> None:

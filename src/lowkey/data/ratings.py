@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from lowkey.data.assemble import check_duplicates_word, check_values, read_only, tidy_rows
-from lowkey.data.closed import Closed
+from lowkey.privacy.closed import Closed
 from lowkey.data.domain import Domain
 from lowkey.data.ids import splitmix64
 from lowkey.errors import refuse

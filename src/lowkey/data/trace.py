@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from lowkey.data.closed import Closed
 from lowkey.errors import refuse
+from lowkey.privacy.closed import Closed
 
 Floats = npt.NDArray[np.floating[Any]]
 

@@ -47,14 +47,22 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
         billboard: Billboard | None = None,
     ) -> Self:
         """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``."""
+        self.model_ = self._run(*self._begin(X, y, domain, engine, billboard))
+        return self
+
+    def _begin(
+        self, X: Any, y: None, domain: Domain | None, engine: Engine | None, billboard: Billboard | None
+    ) -> tuple[Ratings, Engine, Billboard]:
+        """The arguments of ``fit`` checked and filled in, and the plan announced on the billboard."""
         if y is not None:
             raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
         ratings = as_ratings(X, domain)
-        plan = self.plan(ratings.domain)
         billboard = billboard if billboard is not None else Billboard()
-        billboard.begin(plan)
-        self.model_ = self._run(ratings, engine if engine is not None else LocalEngine(), billboard)
-        return self
+        billboard.begin(self._plan_for(ratings))
+        return ratings, engine if engine is not None else LocalEngine(), billboard
+
+    def _plan_for(self, ratings: Ratings) -> Plan:
+        return self.plan(ratings.domain)
 
     def _calibrated(self, domain: Domain, requests: list[Request], **settings: Any) -> Plan:
         """The plan of these requests at the estimator's epsilon, delta and adjacency."""

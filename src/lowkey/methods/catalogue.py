@@ -59,9 +59,8 @@ class PrivateCatalogue:
         """The one release of the selection."""
         multiplier = 1.0 / (self._mu() * math.sqrt(self.share))
         std = multiplier * holders_statistic(self.max_catalogue).sensitivity.under(self.adjacency)
-        own_delta = self.delta * self.delta_share
-        threshold = selection_threshold(std, self.max_items, own_delta, adjacency=self.adjacency)
-        mechanism = ThresholdedGaussian(multiplier, threshold, own_delta)
+        threshold = selection_threshold(std, self.max_items, self.delta * self.delta_share, adjacency=self.adjacency)
+        mechanism = ThresholdedGaussian(multiplier, threshold, self.max_items, self.adjacency)
         note = f"named if the noisy number of holders is above {threshold:.4g}"
         return Plan(
             "PrivateCatalogue",

@@ -13,14 +13,14 @@ lambda  ridge of output perturbation         output_ridge
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
-from lowkey.data.ratings import Ratings, as_ratings
+from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError, refuse
@@ -95,19 +95,6 @@ class DPOneBit(Recommender):
             )
         return self._plan(domain, self._setting(domain, positions))
 
-    def fit(
-        self,
-        X: Any,
-        y: None = None,
-        *,
-        domain: Domain | None = None,
-        engine: Engine | None = None,
-        billboard: Billboard | None = None,
-    ) -> Self:
-        """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``."""
-        self.complete(X, y, domain=domain, engine=engine, billboard=billboard)
-        return self
-
     def complete(
         self,
         X: Any,
@@ -118,21 +105,19 @@ class DPOneBit(Recommender):
         billboard: Billboard | None = None,
     ) -> Array:
         """Fit, and return the completed scores (n_users, n_items) as well: covered by the same guarantee, kept nowhere."""
-        if y is not None:
-            raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
-        ratings = as_ratings(X, domain)
-        setting = self._setting(ratings.domain, Positions.of(ratings))
-        billboard = billboard if billboard is not None else Billboard()
-        billboard.begin(self._plan(ratings.domain, setting))
-        scores = self._scores(ratings, setting, engine if engine is not None else LocalEngine(), billboard)
+        ratings, engine, billboard = self._begin(X, y, domain, engine, billboard)
+        scores = self._scores(ratings, engine, billboard)
         self.model_ = self._model(ratings.domain, scores, billboard)
         return scores
 
-    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        setting = self._setting(ratings.domain, Positions.of(ratings))
-        return self._model(ratings.domain, self._scores(ratings, setting, engine, billboard), billboard)
+    def _plan_for(self, ratings: Ratings) -> Plan:
+        return self.plan(ratings.domain, Positions.of(ratings))
 
-    def _scores(self, ratings: Ratings, setting: Setting, engine: Engine, billboard: Billboard) -> Array:
+    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
+        return self._model(ratings.domain, self._scores(ratings, engine, billboard), billboard)
+
+    def _scores(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Array:
+        setting = self._setting(ratings.domain, Positions.of(ratings))
         if self.perturbation == "output":
             # The minimiser is no sum over users: it needs them all at once. Their number is public here.
             engine = LocalEngine(getattr(engine, "n_jobs", None), block_size=max(1, setting.positions.n_users))
@@ -247,7 +232,12 @@ class DPOneBit(Recommender):
             setting.unit,
             public,
             (),
-            settings={"perturbation": self.perturbation, "link": self.link, "calibration": self.calibration},
+            settings={
+                "perturbation": self.perturbation,
+                "link": self.link,
+                "calibration": self.calibration,
+                **({"asked_epsilon": self.epsilon} if self.private else {}),
+            },
         )
         caveats = (*where.caveats(setting), *self._user_cost(plan, setting))
         return Plan(**{**plan.__dict__, "caveats": caveats})

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lowkey.privacy.accounting import selection_delta
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource
-from lowkey.privacy.sums import Adjacency, Statistic
+from lowkey.privacy.sums import Adjacency, Sensitivity, Statistic
 
 CHUNK = 1 << 16  # draws at a time: words and draws stay in the cache
 
@@ -154,21 +155,27 @@ class RandomizedResponse(Mechanism):
 class ThresholdedGaussian(Gaussian):
     """Noisy counts of keys that are themselves private: only those above ``threshold`` appear, the others are NaN.
 
-    A key that one person alone holds is betrayed if its noisy count passes; ``selection_delta`` is the chance of that
-    (accounting.selection_threshold), on top of the price of the noisy counts. ``threshold`` is in units of sensitivity.
+    A key that one person alone holds is betrayed if its noisy count passes; ``own_delta`` bounds the chance of that for
+    a person with at most ``max_keys`` keys, on top of the price of the noisy counts. ``threshold`` is in units of the
+    add/remove sensitivity. Counts are non-negative, so that replace-one has sqrt(2) times the noise.
     """
 
     threshold: float
-    selection_delta: float
+    max_keys: int
+    adjacency: Adjacency = "add-remove"
     kind: ClassVar[str] = "thresholded-gaussian"
 
     @property
     def own_delta(self) -> float:
-        return self.selection_delta
+        std = self.noise_multiplier * Sensitivity.of_acute_vectors(1.0).under(self.adjacency)
+        return selection_delta(std, self.threshold, self.max_keys, adjacency=self.adjacency)
 
     def apply(
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
     ) -> NDArray[np.float64]:
+        priced = Sensitivity.of_acute_vectors(statistic.sensitivity.add_remove)
+        if adjacency != self.adjacency or statistic.sensitivity != priced:
+            raise TypeError(f"{statistic.name}: a selection needs non-negative counts and the adjacency it was priced for")
         noisy = super().apply(units, statistic, adjacency, noise)
         # Rounding to the grid can lift a sum by half a step.
         noisy[noisy < self.threshold * statistic.sensitivity.add_remove + statistic.grid.step / 2.0] = np.nan

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.errors import ClosedError
+from lowkey.privacy.closed import Closed
 from lowkey.privacy.grid import Grid
 
 Adjacency = Literal["add-remove", "replace-one"]
@@ -78,7 +79,7 @@ def symmetric_shape(order: int, *stack: int) -> tuple[int, ...]:
     return (*stack, order * (order + 1) // 2)
 
 
-class Unreleased:
+class Unreleased(Closed):
     """A private sum in grid units. Only ``Billboard.post`` opens it, once."""
 
     __slots__ = ("_units", "statistic")
@@ -91,25 +92,17 @@ class Unreleased:
 
     def _open(self) -> NDArray[np.int64]:
         if self._units is None:
-            self._closed()
+            raise ClosedError(
+                what=f"the private sum {self.statistic.name!r} was to be opened",
+                got="a second post",
+                needed="one post of each sum: two would have to be paid for",
+                try_="using what the first post returned",
+            )
         units, self._units = self._units, None
         return units
 
-    def _closed(self, *_: Any, **__: Any) -> NoReturn:
-        raise ClosedError(
-            what=f"the private sum {self.statistic.name!r} was looked into",
-            got="a read outside the billboard, or a second post",
-            needed="one Billboard.post",
-            try_="post it; what comes back is a public array",
-        )
-
-    __array__ = __float__ = __int__ = __bool__ = __iter__ = __len__ = __getitem__ = _closed
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _closed
-    __neg__ = __matmul__ = __rmatmul__ = __reduce_ex__ = __reduce__ = __eq__ = __lt__ = __gt__ = _closed
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-    def __repr__(self) -> str:
-        return f"Unreleased({self.statistic.name!r}, shape={self.statistic.shape}, closed)"
+    def _public_facts(self) -> str:
+        return f"{self.statistic.name!r}, shape={self.statistic.shape}"
 
 
 class UnreleasedHistogram(Unreleased):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import shutil
 import tempfile
@@ -63,9 +64,11 @@ def write_release(model: Model, folder: str | Path) -> Path:
 
 
 def check_private(model: Model) -> None:
-    """Refuse what has no guarantee: a non-private baseline, test noise, a method that is sound at no epsilon."""
+    """Refuse what has no guarantee, or not the one that was asked for: published noise that is worth less."""
     guarantee = model.guarantee
     reason = ""
+    asked = [(plan, plan.settings.get("asked_epsilon", math.inf)) for plan in model.ledger.plans()]
+    weaker = [(plan, epsilon) for plan, epsilon in asked if plan.price.epsilon > epsilon]
     if any(line.mechanism.kind == "none" for line in model.ledger.spent()):
         reason = "sums without noise on its ledger (a non-private baseline)"
     elif not guarantee.noise_is_private:
@@ -74,12 +77,15 @@ def check_private(model: Model) -> None:
         reason = "a guarantee that holds at no epsilon"
     elif not model.ledger.spent():
         reason = "a ledger without a post"
+    elif weaker:
+        plan, epsilon = weaker[0]
+        reason = f"noise as published for epsilon = {epsilon:g}, with which only {plan.price.epsilon:.4g} holds"
     if reason:
         raise VerifyError(
             what=f"this {model.method} may not be released",
             got=reason,
             needed="a private fit",
-            try_="an estimator whose name starts with DP, with an epsilon and the default noise",
+            try_="an estimator whose name starts with DP, with an epsilon, the default noise and calibration",
         )
 
 

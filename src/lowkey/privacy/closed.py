@@ -1,4 +1,4 @@
-"""Vault room: what "closed" means for a container of people's rows.
+"""Gate room: what "closed" means for a container of people's rows, and for a sum of them.
 
 A closed object answers no question about its contents by the usual ways of Python: it has no length, no items,
 no arithmetic, no array and no pickle, and its repr is made of public facts. It can be handed around, compared
