@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numba import get_num_threads
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from lowkey.data.domain import Domain
 from lowkey.errors import InputError, refuse
@@ -83,11 +86,23 @@ class Model:
                 try_="the scale that the model was trained on",
             )
 
-    def _chunks(self, rows: Histories) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def _parts(self, rows: Histories) -> list[slice]:
         step = max(1, CHUNK_NUMBERS // self.domain.n_items)
-        for low in range(0, rows.shape[0], step):
-            part = slice(low, min(low + step, rows.shape[0]))
-            yield part, self._rule.scores(rows[part])
+        return [slice(low, min(low + step, rows.shape[0])) for low in range(0, rows.shape[0], step)]
+
+    def as_ratings(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Scores within the rating range, where the model predicts ratings. Ranking is by the scores themselves:
+        clipped, many of a happy user's items would tie."""
+        limits = self.settings.get("rating_range")
+        return scores if limits is None else np.clip(scores, *limits)
+
+    def scores(self, X: Any) -> NDArray[np.float64]:
+        """(n_rows, n_items): what items are ranked by."""
+        rows = self.histories(X)
+        scores, score = np.empty(rows.shape), self._rule.scorer(rows)
+        for part in self._parts(rows):
+            scores[part] = score(part)
+        return scores
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """User factors: the local step, computed from each row alone."""
@@ -100,12 +115,17 @@ class Model:
             positions = self.domain.positions(items)
             if (positions < 0).any():
                 refuse("items", got="ids that the catalogue does not have", needed="known ids", try_="dropping them first")
-            scores = np.vstack([scores[:, positions] for _, scores in self._chunks(rows)])
+            score = self._rule.scorer(rows)
+            chosen = [score(part)[:, positions] for part in self._parts(rows)]
+            scores = self.as_ratings(np.vstack([np.zeros((0, len(positions))), *chosen]))
             return scores if scipy.sparse.issparse(X) else scores[0]
-        return np.vstack([scores for _, scores in self._chunks(rows)]) if rows.shape[0] else np.zeros(rows.shape)
+        return self.as_ratings(self.scores(rows))
 
     def recommend(self, X: Any, n: int = 10, *, exclude_seen: bool = True) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """The ids and scores of the ``n`` best items: (n,) each for one history, (n_rows, n) for CSR rows."""
+        """The ids and scores of the ``n`` best items: (n,) each for one history, (n_rows, n) for CSR rows.
+
+        Ranked in single precision, as other libraries do: the noise is far above what it rounds away.
+        """
         rows = self.histories(X)
         seen = int(np.diff(rows.indptr).max(initial=0)) if exclude_seen else 0
         if not 1 <= n <= self.domain.n_items - seen:
@@ -117,9 +137,15 @@ class Model:
             )
         positions = np.empty((rows.shape[0], n), np.int64)
         best = np.empty((rows.shape[0], n))
-        for part, scores in self._chunks(rows):
-            positions[part], best[part] = top_n(scores, n, rows[part] if exclude_seen else None)
-        ids = self.domain.ids(positions)
+        score = self._rule.scorer(rows, np.float32)
+
+        def fill(part: slice) -> None:
+            positions[part], best[part] = top_n(score(part), n, rows[part] if exclude_seen else None)
+
+        # A thread per part beats BLAS on all threads for one part after the other: the scan runs beside the product.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
+            list(pool.map(fill, self._parts(rows)))
+        ids, best = self.domain.ids(positions), self.as_ratings(best)
         return (ids, best) if scipy.sparse.issparse(X) else (ids[0], best[0])
 
     def release(self, folder: str | Path) -> Path:

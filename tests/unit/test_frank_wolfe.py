@@ -81,7 +81,7 @@ def test_a_newcomer_has_what_training_would_have_given(step: str, form: str) -> 
         own = rule.transform(history)[0, 0]
         target = history.data - public["center"] - own
         shrink = min(1.0, 1.5 / np.linalg.norm(target))
-        residual = shrink * ((rule.scores(history)[0, history.indices] - own) - (history.data - own))
+        residual = shrink * ((rule.scorer(history)(slice(0, 1))[0, history.indices] - own) - (history.data - own))
         clipped = residual * min(1.0, 1.5 / np.linalg.norm(residual))
         entries = slice(block.offsets[user], block.offsets[user + 1])
         assert np.allclose(shown[entries], clipped, atol=1e-5)

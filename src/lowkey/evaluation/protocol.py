@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse
 
 from lowkey.errors import refuse
@@ -15,12 +17,18 @@ CHUNK_NUMBERS = 1 << 23  # scores held at a time: 64 MB
 
 
 def evaluate(
-    model: Any, histories: Any, held_out: Any, k: int = 20, relevant_from: float | None = None
+    model: Any,
+    histories: Any,
+    held_out: Any,
+    k: int = 20,
+    relevant_from: float | None = None,
+    slices: Mapping[str, npt.NDArray[np.bool_]] | None = None,
 ) -> dict[str, float]:
     """RMSE and MAE (where the model predicts ratings), better of two, Recall@k, NDCG@k and coverage, by name.
 
     ``model`` is a fitted estimator or a loaded release. Relevant are the held-out items, or those of them rated
-    ``relevant_from`` or more; items of the history are never recommended. NOT PRIVATE: for public data only.
+    ``relevant_from`` or more; items of the history are never recommended. ``slices`` are sets of items: RMSE and Recall@k
+    are also taken over each alone. NOT PRIVATE: for public data only.
     """
     model = getattr(model, "model_", model)
     n_items = model.domain.n_items
@@ -36,10 +44,10 @@ def evaluate(
     for low in range(0, held_out.shape[0], step):
         rows = slice(low, min(low + step, held_out.shape[0]))
         history = histories[rows]
-        scores = model.predict(history)
+        scores = model.scores(history)
         entries = slice(held_out.indptr[rows.start], held_out.indptr[rows.stop])
         owner = np.repeat(np.arange(rows.stop - rows.start), np.diff(held_out.indptr[rows.start : rows.stop + 1]))
-        predicted[entries] = scores[owner, held_out.indices[entries]]
+        predicted[entries] = model.as_ratings(scores[owner, held_out.indices[entries]])
         positions, best = top_n(scores, k, scipy.sparse.csr_array(history))
         lists[rows] = np.where(np.isfinite(best), positions, -1)  # -inf: a seen item that filled up a short list
     figures: dict[str, float] = {}
@@ -47,15 +55,23 @@ def evaluate(
         figures = {"rmse": rmse(predicted, held_out.data), "mae": mae(predicted, held_out.data)}
     if model.domain.feedback == "ratings":
         figures["better of two"] = better_of_two(predicted, held_out)
-    return {
-        **figures,
+    figures |= {
         f"recall@{k}": recall_at_k(lists, relevant),
         f"ndcg@{k}": ndcg_at_k(lists, relevant),
         "coverage": coverage(lists, n_items),
     }
+    for name, members in (slices or {}).items():
+        inside = members[held_out.indices]
+        if "rmse" in figures and inside.any():
+            figures[f"rmse, {name}"] = rmse(predicted[inside], held_out.data[inside])
+        figures[f"recall@{k}, {name}"] = recall_at_k(lists, _chosen(relevant, members[relevant.indices]))
+    return figures
 
 
 def _at_least(rows: Any, threshold: float) -> scipy.sparse.csr_array:
-    chosen = rows.data >= threshold
+    return _chosen(rows, rows.data >= threshold)
+
+
+def _chosen(rows: Any, chosen: npt.NDArray[np.bool_]) -> scipy.sparse.csr_array:
     before = np.concatenate([[0], np.cumsum(chosen)])
     return scipy.sparse.csr_array((rows.data[chosen], rows.indices[chosen], before[rows.indptr]), shape=rows.shape)

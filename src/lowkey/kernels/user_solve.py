@@ -20,14 +20,39 @@ def ridge_rows(offsets, items, targets, design, penalty):
     if rank == 0:
         return solutions
     for u in prange(n_users):
-        gram = penalty.copy()
-        rhs = np.zeros(rank)
-        for p in range(offsets[u], offsets[u + 1]):
-            row = design[items[p]]
-            for a in range(rank):
-                rhs[a] += targets[p] * row[a]
-                for b in range(rank):
-                    gram[a, b] += row[a] * row[b]
         if offsets[u + 1] > offsets[u]:
-            solutions[u] = np.linalg.solve(gram, rhs)
+            gram = penalty.copy()
+            for p in range(offsets[u], offsets[u + 1]):
+                row, target = design[items[p]], targets[p]
+                for a in range(rank):
+                    solutions[u, a] += target * row[a]
+                    for b in range(a + 1):  # the lower triangle is all that is read
+                        gram[a, b] += row[a] * row[b]
+            _solve(gram, solutions[u])
     return solutions
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _solve(gram, rhs):
+    """Cholesky in place, then both triangles. LAPACK's own solve would be slower on systems this small, and threaded."""
+    rank = len(rhs)
+    for a in range(rank):
+        for b in range(a + 1):
+            rest = gram[a, b]
+            for c in range(b):
+                rest -= gram[a, c] * gram[b, c]
+            if b < a:
+                gram[a, b] = rest / gram[b, b]
+            elif rest > 0.0:
+                gram[a, a] = np.sqrt(rest)
+            else:  # singular, which a positive penalty rules out: defined, and a function of this row alone
+                rhs[:] = 0.0
+                return
+    for a in range(rank):
+        for b in range(a):
+            rhs[a] -= gram[a, b] * rhs[b]
+        rhs[a] /= gram[a, a]
+    for a in range(rank - 1, -1, -1):
+        rhs[a] /= gram[a, a]
+        for b in range(a):
+            rhs[b] -= gram[a, b] * rhs[a]

@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from lowkey.serving.rule import Rule
+from lowkey.serving.rule import LinearRule
 
 
-class ProjectionRule(Rule):
+class ProjectionRule(LinearRule):
     """score = center + offset + scaling * (row @ item_factors) @ item_factors^T, the factors being orthonormal.
 
     ``scaling`` None: the user's own, the catalogue's size over the number of entries in the row.
@@ -34,9 +34,3 @@ class ProjectionRule(Rule):
         scales = self.n_items / np.maximum(counts, 1) if scaling is None else np.full(len(counts), float(scaling))
         inside = np.asarray(rows @ np.asarray(self.arrays["item_factors"], np.float64))
         return np.hstack([offsets[:, None], scales[:, None] * inside])
-
-    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        factors = self.transform(histories)
-        scores = factors[:, 1:] @ np.asarray(self.arrays["item_factors"], np.float64).T
-        scores += self.settings["center"] + factors[:, :1]
-        return np.clip(scores, *self.settings["rating_range"], out=scores)

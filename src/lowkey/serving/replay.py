@@ -13,10 +13,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from lowkey.kernels.frank_wolfe import centered_rows, local_rows
-from lowkey.serving.rule import Rule
+from lowkey.serving.rule import LinearRule
 
 
-class ReplayRule(Rule):
+class ReplayRule(LinearRule):
     """score = center + offset + item_factors . coefficients, with offset and coefficients from the replay."""
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
@@ -31,9 +31,3 @@ class ReplayRule(Rule):
         public = {"ridge": None, **posted, "directions": directions}
         coefficients, _ = local_rows(*rows, targets, row_norm, public)
         return np.hstack([own[:, :1], coefficients / own[:, 1:]])
-
-    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        factors = self.transform(histories)
-        scores = factors[:, 1:] @ np.asarray(self.arrays["item_factors"], np.float64).T
-        scores += self.settings["center"] + factors[:, :1]
-        return np.clip(scores, *self.settings["rating_range"], out=scores)

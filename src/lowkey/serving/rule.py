@@ -6,15 +6,17 @@ A history is a row of observed (item, value) pairs, in CSR form for many callers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Arrays = Mapping[str, NDArray[Any]]
 Settings = Mapping[str, Any]
+Scorer = Callable[[slice], NDArray[Any]]
 
 
 class Rule(ABC):
@@ -28,5 +30,28 @@ class Rule(ABC):
         """The users' side: one row of factors per history."""
 
     @abstractmethod
-    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        """(n_rows, n_items) expected ratings or scores."""
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+        """What gives, for a slice of the histories, (n_rows, n_items) scores to rank by; expected ratings are these,
+        clipped to the range."""
+
+
+class LinearRule(Rule):
+    """score = item_prior + design . transform, computed as one matrix product."""
+
+    @cached_property
+    def design(self) -> NDArray[np.float64]:
+        """(n_items, width of transform). By default a constant for the user's own offset, then the item factors."""
+        return np.hstack([np.ones((self.n_items, 1)), np.asarray(self.arrays["item_factors"], np.float64)])
+
+    @cached_property
+    def item_prior(self) -> NDArray[np.float64]:
+        return np.full(self.n_items, float(self.settings["center"]))
+
+    @cache  # noqa: B019 (one rule per model, which lives as long)
+    def _item_side(self, dtype: DTypeLike) -> NDArray[Any]:
+        return np.hstack([self.design, self.item_prior[:, None]]).astype(dtype).T
+
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+        users = self.transform(histories)
+        users, items = np.hstack([users, np.ones((len(users), 1))]).astype(dtype), self._item_side(dtype)
+        return lambda part: users[part] @ items

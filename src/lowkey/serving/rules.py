@@ -5,19 +5,22 @@ A history is a row of observed (item, value) pairs, in CSR form for many callers
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from lowkey.kernels.sign_solve import sign_rows
 from lowkey.kernels.user_solve import ridge_rows
 from lowkey.linalg.links import link_of
 from lowkey.serving.projection import ProjectionRule
 from lowkey.serving.replay import ReplayRule
-from lowkey.serving.rule import Rule
+from lowkey.serving.rule import LinearRule, Rule, Scorer
 
 
-class FactorRule(Rule):
+class FactorRule(LinearRule):
     """score = center + item_bias + offset + item_factors . user_factors.
 
     The user's side is a ridge regression on the user's own row. ``offset_reg`` (if not None) adds an offset of the
@@ -25,32 +28,25 @@ class FactorRule(Rule):
     has factors of rank 0. For implicit feedback ``unobserved_weight`` pulls the scores of all items towards zero.
     """
 
+    @cached_property
     def design(self) -> NDArray[np.float64]:
         """Item factors (n_items, rank [+ 1]), with the offset's constant column first."""
-        factors = np.asarray(self.arrays["item_factors"], np.float64)
-        if self.settings["offset_reg"] is None:
-            return factors
-        return np.hstack([np.ones((self.n_items, 1)), factors])
+        return super().design if self.settings["offset_reg"] is not None else super().design[:, 1:]
 
+    @cached_property
     def item_prior(self) -> NDArray[np.float64]:
         return self.settings["center"] + np.asarray(self.arrays["item_bias"], np.float64)
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        design = self.design()
+        design = self.design
         ridge = np.full(design.shape[1], float(self.settings["reg"]))
         if self.settings["offset_reg"] is not None:
             ridge[0] = self.settings["offset_reg"]
         penalty = np.diag(ridge)
         if weight := self.settings.get("unobserved_weight"):
             penalty += weight * (design.T @ design)
-        residuals = histories.data - self.item_prior()[histories.indices]
+        residuals = histories.data - self.item_prior[histories.indices]
         return ridge_rows(histories.indptr.astype(np.int64), histories.indices, residuals, design, penalty)
-
-    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        scores = self.item_prior() + self.transform(histories) @ self.design().T
-        if limits := self.settings.get("rating_range"):
-            np.clip(scores, *limits, out=scores)
-        return scores
 
 
 class ItemWeightsRule(Rule):
@@ -64,9 +60,13 @@ class ItemWeightsRule(Rule):
         seen.data = np.asarray(self.arrays["input_weights"], np.float64)[seen.indices]
         return (seen @ self.arrays["item_weights"]) * self.arrays["output_weights"]
 
-    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+        return lambda part: self._scores(histories[part], dtype)
+
+    def _scores(self, histories: scipy.sparse.csr_array, dtype: DTypeLike) -> NDArray[Any]:
         head = self.transform(histories)
-        scores = head.min(axis=1, initial=0.0)[:, None] + self.arrays["tail_scores"]
+        scores = np.empty((len(head), self.n_items), dtype)
+        scores[:] = head.min(axis=1, initial=0.0)[:, None] + self.arrays["tail_scores"]
         scores[:, self.arrays["head"]] = head
         return scores
 
@@ -87,9 +87,10 @@ class SignRule(Rule):
         offsets = histories.indptr.astype(np.int64)
         return sign_rows(offsets, histories.indices, signs, factors, reg, link.most_curvature, probit, self.STEPS)
 
-    def scores(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        factors = np.asarray(self.arrays["item_factors"], np.float64)
-        return link_of(self.settings["link"]).probability(self.transform(histories) @ factors.T)
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+        users, factors = self.transform(histories).astype(dtype), np.asarray(self.arrays["item_factors"], dtype)
+        probability = link_of(self.settings["link"]).probability
+        return lambda part: probability(users[part] @ factors.T)
 
 
 RULES: dict[str, type[Rule]] = {
