@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 Arrays = Mapping[str, NDArray[Any]]
 Settings = Mapping[str, Any]
+Precision = type[Any]  # np.float64 or np.float32
 Scorer = Callable[[slice], NDArray[Any]]
 
 
@@ -30,7 +31,7 @@ class Rule(ABC):
         """The users' side: one row of factors per history."""
 
     @abstractmethod
-    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
         """What gives, for a slice of the histories, (n_rows, n_items) scores to rank by; expected ratings are these,
         clipped to the range."""
 
@@ -48,10 +49,10 @@ class LinearRule(Rule):
         return np.full(self.n_items, float(self.settings["center"]))
 
     @cache  # noqa: B019 (one rule per model, which lives as long)
-    def _item_side(self, dtype: DTypeLike) -> NDArray[Any]:
+    def _item_side(self, dtype: Precision) -> NDArray[Any]:
         return np.hstack([self.design, self.item_prior[:, None]]).astype(dtype).T
 
-    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
         users = self.transform(histories)
         users, items = np.hstack([users, np.ones((len(users), 1))]).astype(dtype), self._item_side(dtype)
         return lambda part: users[part] @ items

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from lowkey.kernels.sign_solve import sign_rows
 from lowkey.kernels.user_solve import ridge_rows
 from lowkey.linalg.links import link_of
 from lowkey.serving.projection import ProjectionRule
 from lowkey.serving.replay import ReplayRule
-from lowkey.serving.rule import LinearRule, Rule, Scorer
+from lowkey.serving.rule import LinearRule, Precision, Rule, Scorer
 
 
 class FactorRule(LinearRule):
@@ -60,10 +60,10 @@ class ItemWeightsRule(Rule):
         seen.data = np.asarray(self.arrays["input_weights"], np.float64)[seen.indices]
         return (seen @ self.arrays["item_weights"]) * self.arrays["output_weights"]
 
-    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
         return lambda part: self._scores(histories[part], dtype)
 
-    def _scores(self, histories: scipy.sparse.csr_array, dtype: DTypeLike) -> NDArray[Any]:
+    def _scores(self, histories: scipy.sparse.csr_array, dtype: Precision) -> NDArray[Any]:
         head = self.transform(histories)
         scores = np.empty((len(head), self.n_items), dtype)
         scores[:] = head.min(axis=1, initial=0.0)[:, None] + self.arrays["tail_scores"]
@@ -87,7 +87,7 @@ class SignRule(Rule):
         offsets = histories.indptr.astype(np.int64)
         return sign_rows(offsets, histories.indices, signs, factors, reg, link.most_curvature, probit, self.STEPS)
 
-    def scorer(self, histories: scipy.sparse.csr_array, dtype: DTypeLike = np.float64) -> Scorer:
+    def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
         users, factors = self.transform(histories).astype(dtype), np.asarray(self.arrays["item_factors"], dtype)
         probability = link_of(self.settings["link"]).probability
         return lambda part: probability(users[part] @ factors.T)
