@@ -20,7 +20,8 @@ from lowkey.errors import InputError, refuse
 from lowkey.linalg.topn import top_n
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
-from lowkey.serving.rules import RULES, Rule
+from lowkey.serving.rule import LinearRule, Rule
+from lowkey.serving.rules import RULES
 
 Histories = Any  # a scipy.sparse.csr_array; its stubs say too little to check anything
 CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB
@@ -107,6 +108,17 @@ class Model:
     def transform(self, X: Any) -> NDArray[np.float64]:
         """User factors: the local step, computed from each row alone."""
         return self._rule.transform(self.histories(X))
+
+    def item_vectors(self) -> NDArray[np.float64]:
+        """(n_items, width + 1), for search by inner product: a score is (transform, 1) . vector, before any clipping."""
+        if not isinstance(self._rule, LinearRule):
+            refuse(
+                "item vectors",
+                got=f"a {self.method} release, whose scores are no inner products",
+                needed="a model of factors",
+                try_="recommend, or export --to npy",
+            )
+        return self._rule.item_vectors
 
     def predict(self, X: Any, items: Any = None) -> NDArray[np.float64]:
         """Expected ratings (or scores): (n_rows, n_items) for CSR rows, or of ``items`` by id for one history."""

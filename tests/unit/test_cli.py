@@ -18,7 +18,7 @@ import pytest
 import lowkey as lk
 from lowkey.cli.main import COMMANDS, run
 from lowkey.cli.options import delta_for
-from lowkey.data.synthetic import write_taste
+from lowkey.data.synthetic import taste, write_taste
 from lowkey.methods.registry import default_method
 
 GOOD = "--user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
@@ -245,6 +245,33 @@ def test_export(here: Path, tmp_path: Path) -> None:
     assert lowkey(f"export made --to parquet --out {tmp_path / 'p'} -q") == 0
     table = pyarrow.parquet.read_table(tmp_path / "p" / "items.parquet")
     np.testing.assert_array_equal(table["item_bias"].to_numpy(), model.arrays["item_bias"])
+
+
+CROWD = taste(400, 50, 15, seed=7)
+
+
+def test_an_exported_index_finds_what_recommend_finds(tmp_path: Path) -> None:
+    from usearch.index import Index
+
+    model = lk.DPFactors(epsilon=20.0, delta=1e-5, rank=3).fit(CROWD.ratings())
+    model.release(tmp_path / "release")
+    assert lowkey(f"export {tmp_path / 'release'} --to usearch --out {tmp_path / 'u'} -q") == 0
+    index = Index.restore(str(tmp_path / "u" / "items.usearch"))
+    history = {CROWD.facts["items"][4]: 5.0, CROWD.facts["items"][9]: 1.5}
+    query = np.append(model.transform(model.model_.histories(history))[0], 1.0).astype(np.float32)
+    names = pyarrow.parquet.read_table(tmp_path / "u" / "items.parquet")["item"].to_pylist()
+    ours, _ = model.recommend(history, n=5, exclude_seen=False)
+    assert [names[key] for key in index.search(query, 5, exact=True).keys] == list(ours)
+
+
+def test_an_index_of_what_is_no_product_is_refused(tmp_path: Path, capsys: Any) -> None:
+    rows = CROWD.csr.copy()
+    rows.data[:] = 1.0
+    likes = lk.DPMoments(epsilon=1.0, delta=1e-5).fit(rows, domain=lk.Domain(rows.shape[1], feedback="binary"))
+    likes.release(tmp_path / "release")
+    assert lowkey(f"export {tmp_path / 'release'} --to usearch --out {tmp_path / 'u'} -q") == 2
+    assert "model of factors" in capsys.readouterr().err
+    assert not (tmp_path / "u").exists()
 
 
 def test_a_planned_year_fits_its_budget_exactly(here: Path, tmp_path: Path, capsys: Any) -> None:

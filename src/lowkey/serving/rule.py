@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,11 +48,13 @@ class LinearRule(Rule):
     def item_prior(self) -> NDArray[np.float64]:
         return np.full(self.n_items, float(self.settings["center"]))
 
-    @cache  # noqa: B019 (one rule per model, which lives as long)
-    def _item_side(self, dtype: Precision) -> NDArray[Any]:
-        return np.hstack([self.design, self.item_prior[:, None]]).astype(dtype).T
+    @cached_property
+    def item_vectors(self) -> NDArray[np.float64]:
+        """(n_items, width + 1): a score is the inner product with (transform, 1)."""
+        return np.hstack([self.design, self.item_prior[:, None]])
 
     def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
         users = self.transform(histories)
-        users, items = np.hstack([users, np.ones((len(users), 1))]).astype(dtype), self._item_side(dtype)
+        users = np.hstack([users, np.ones((len(users), 1))]).astype(dtype)
+        items = self.item_vectors.astype(dtype).T
         return lambda part: users[part] @ items
