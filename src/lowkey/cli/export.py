@@ -77,8 +77,6 @@ def _as_usearch(model: Any, out: Path) -> list[str]:
         from usearch.index import Index
     except ImportError:
         refuse("--to usearch", got="no usearch", needed="the package", try_="pip install 'lowkey[usearch]', or --to npy")
-            "--to usearch", got="no usearch here", needed="the package", try_="pip install 'lowkey[usearch]', or --to npy"
-        )
     import numpy as np
 
     vectors = model.item_vectors()
