@@ -17,19 +17,15 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.moments import RatingMoments, RowMoments
-from lowkey.kernels.sweep import Sweep
-from lowkey.linalg.factor_fit import item_effects
 from lowkey.methods.base import Recommender
 from lowkey.methods.moment_models import best_rank, model_of
+from lowkey.methods.posts import post_all, post_item_means
 from lowkey.model import Model
 from lowkey.moments import Moments
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, Request
 
-COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts together
-SUM_BOUND = 0.22  # of the rating range: a user's own standard deviation
 RESIDUAL_BOUND = 0.17  # of the rating range: a user's root mean square residual
-PRIOR_STD = 0.1  # of the rating range: how far item means are apart
 SHARES = {
     "ratings": {"item_means": 0.05, "residual_gram": 0.85, "rated_gram": 0.10},
     "binary": {"item_counts": 0.05, "row_gram": 0.95},
@@ -104,24 +100,16 @@ class DPMoments(Recommender):
         domain = ratings.domain
         assert domain.rating_range is not None
         low, high = domain.rating_range
-        spread = high - low
-        public: dict[str, Any] = {
-            "n_items": domain.n_items,
-            "center": (low + high) / 2,
-            "item_bias": np.zeros(domain.n_items),
-        }
-        means = ItemMeans(SUM_BOUND * spread, 0.0, COUNT_WEIGHT)
-        posted, std = self._posts(means, ratings, engine, billboard, public)
-        unit = SUM_BOUND * spread
-        sums, counts = unit * posted["item_means"][0], posted["item_means"][1] / COUNT_WEIGHT
-        stds = {"item_sums": unit * std["item_means"], "item_counts": std["item_means"] / COUNT_WEIGHT}
-        public["item_bias"] = item_effects(sums, counts, stds["item_sums"], PRIOR_STD * spread)
-        public |= self._head(domain, counts, stds["item_counts"])
-        bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * spread
-        posted, std = self._posts(RatingMoments(bound, OFFSET_REG), ratings, engine, billboard, public)
+        public: dict[str, Any] = {"n_items": domain.n_items, "center": (low + high) / 2}
+        means = post_item_means(ratings, engine, billboard, public)
+        public["item_bias"] = means.effects()
+        public |= self._head(domain, means.counts, means.count_std)
+        bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * (high - low)
+        posted, std = post_all(RatingMoments(bound, OFFSET_REG), ratings, engine, billboard, public)
+        stds = {"item_sums": means.sum_std, "item_counts": means.count_std}
         arrays = {
-            "item_sums": sums,
-            "item_counts": counts,
+            "item_sums": means.sums,
+            "item_counts": means.counts,
             "item_bias": public["item_bias"],
             "head": public["head"],
             **posted,
@@ -132,20 +120,12 @@ class DPMoments(Recommender):
     def _post_binary(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Moments:
         domain = ratings.domain
         public: dict[str, Any] = {"n_items": domain.n_items}
-        counts, stds = self._posts(ItemMeans(None, 0.0), ratings, engine, billboard, public)
+        counts, stds = post_all(ItemMeans(None, 0.0), ratings, engine, billboard, public)
         public |= self._head(domain, counts["item_counts"], stds["item_counts"])
         public["head_weights"] = np.maximum(counts["item_counts"][public["head"]], 1.0) ** -WEIGHT_POWER
-        posted, std = self._posts(RowMoments(), ratings, engine, billboard, public)
+        posted, std = post_all(RowMoments(), ratings, engine, billboard, public)
         arrays = {**counts, "head": public["head"], "head_weights": public["head_weights"], **posted}
         return Moments("binary", arrays, {**stds, **std}, {})
-
-    def _posts(
-        self, sweep: Sweep, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
-    ) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
-        """One pass: everything that it sums, posted, and how much noise each post holds."""
-        sums, _ = engine.sweep(sweep, ratings, public=public)
-        std = {statistic.name: billboard.noise_std(statistic) for statistic in sweep.statistics(public)}
-        return {name: billboard.post(unreleased) for name, unreleased in sums.items()}, std
 
     def _head(self, domain: Domain, counts: NDArray[np.float64], std: float) -> dict[str, Any]:
         """The items with the highest posted counts: ``head`` of them, or those clear of the noise."""

@@ -10,19 +10,17 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import refuse
-from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.moments import RatingMoments
 from lowkey.kernels.sketch import GramView
-from lowkey.linalg.factor_fit import item_effects
 from lowkey.linalg.nystrom import factors_from_view, random_basis, rescaled
 from lowkey.methods.base import Recommender
-from lowkey.methods.moments import COUNT_WEIGHT, PRIOR_STD, RESIDUAL_BOUND, SUM_BOUND
+from lowkey.methods.moments import RESIDUAL_BOUND
+from lowkey.methods.posts import post_all, post_item_means
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, Request
@@ -75,15 +73,17 @@ class DPSketch(Recommender):
         low, high = domain.rating_range
         everything = np.arange(n_items, dtype=np.int32)
         public: dict[str, Any] = {"n_items": n_items, "head": everything, "slots": everything, "center": (low + high) / 2.0}
-        counts = self._post_means(ratings, engine, billboard, public)
+        means = post_item_means(ratings, engine, billboard, public)
+        public["item_bias"] = means.effects()
         bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * (high - low)
         rows = RatingMoments(bound, self.offset_reg)
         public["basis"] = random_basis(n_items, self.width, self.init_seed)
         guess = min(1.0, 1.5 * math.sqrt(self.width / n_items))  # what a random basis sees, and half as much again
-        first, _ = self._post(GramView(rows, guess * bound**2, "first_view"), ratings, engine, billboard, public)
-        public["basis"] = np.linalg.qr(first)[0]
-        view, std = self._post(GramView(rows, SEEN * bound**2, "second_view"), ratings, engine, billboard, public)
-        sizes = np.maximum(counts, 1.0) / math.sqrt(domain.expected_users)  # C_ij is about sizes_i sizes_j
+        posted, _ = post_all(GramView(rows, guess * bound**2, "first_view"), ratings, engine, billboard, public)
+        public["basis"] = np.linalg.qr(posted["first_view"])[0]
+        posted, stds = post_all(GramView(rows, SEEN * bound**2, "second_view"), ratings, engine, billboard, public)
+        view, std = posted["second_view"], stds["second_view"]
+        sizes = np.maximum(means.counts, 1.0) / math.sqrt(domain.expected_users)  # C_ij is about sizes_i sizes_j
         factors = rescaled(*factors_from_view(view, public["basis"], std), sizes)
         settings = {
             "center": public["center"],
@@ -93,24 +93,3 @@ class DPSketch(Recommender):
         }
         arrays = {"item_factors": factors, "item_bias": public["item_bias"]}
         return Model(type(self).__name__, "factors", arrays, settings, domain, billboard.ledger)
-
-    def _post_means(
-        self, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
-    ) -> NDArray[np.float64]:
-        """Posts the item means, puts the biases among the public values and returns the posted counts."""
-        assert ratings.domain.rating_range is not None
-        spread = ratings.domain.rating_range[1] - ratings.domain.rating_range[0]
-        public["item_bias"] = np.zeros(ratings.domain.n_items)
-        unit = SUM_BOUND * spread
-        (sums, counts), std = self._post(ItemMeans(unit, 0.0, COUNT_WEIGHT), ratings, engine, billboard, public)
-        counts = counts / COUNT_WEIGHT
-        public["item_bias"] = item_effects(unit * sums, counts, unit * std, PRIOR_STD * spread)
-        return counts
-
-    def _post(
-        self, sweep: Any, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
-    ) -> tuple[NDArray[np.float64], float]:
-        """One pass with one sum, posted; and its noise."""
-        sums, _ = engine.sweep(sweep, ratings, public=public)
-        (statistic,) = sweep.statistics(public)
-        return billboard.post(sums[statistic.name]), billboard.noise_std(statistic)
