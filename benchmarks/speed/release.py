@@ -24,7 +24,7 @@ from lowkey.cli.main import run
 @contextmanager
 def timed(self, what, total=None):
     begin, cpu = time.perf_counter(), time.process_time()
-    yield lambda: None
+    yield lambda *_: None
     print(f"  {what:<42}{time.perf_counter() - begin:8.1f} s{time.process_time() - cpu:10.1f} s of processor time")
 
 screen.Screen.working = timed

@@ -15,12 +15,15 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.data.domain import Domain
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
+    from lowkey.data.spark_rows import from_spark
     from lowkey.engines.local import LocalEngine
+    from lowkey.engines.spark import SparkEngine
     from lowkey.methods.als import ALS, DPALS
     from lowkey.methods.bias import Bias, DPBias, Popularity
     from lowkey.methods.catalogue import PrivateCatalogue
     from lowkey.methods.factors import DPFactors
     from lowkey.methods.frank_wolfe import DPFrankWolfe, FrankWolfe
+    from lowkey.methods.lmc import DPLMC
     from lowkey.methods.moments import DPMoments
     from lowkey.methods.one_bit import DPOneBit, OneBit
     from lowkey.methods.sketched_moments import DPSketch
@@ -39,11 +42,14 @@ HOMES = {
     "lowkey.data.domain": ("Domain",),
     "lowkey.data.ratings": ("Ratings",),
     "lowkey.data.readers": ("from_frame", "read_catalogue", "read_ratings", "read_uncatalogued"),
+    "lowkey.data.spark_rows": ("from_spark",),
     "lowkey.engines.local": ("LocalEngine",),
+    "lowkey.engines.spark": ("SparkEngine",),
     "lowkey.methods.als": ("ALS", "DPALS"),
     "lowkey.methods.bias": ("Bias", "DPBias", "Popularity"),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
     "lowkey.methods.factors": ("DPFactors",),
+    "lowkey.methods.lmc": ("DPLMC",),
     "lowkey.methods.moments": ("DPMoments",),
     "lowkey.methods.one_bit": ("DPOneBit", "OneBit"),
     "lowkey.methods.sketched_moments": ("DPSketch",),

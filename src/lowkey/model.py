@@ -87,7 +87,7 @@ class Model:
                 try_="the scale that the model was trained on",
             )
 
-    def _parts(self, rows: Histories) -> list[slice]:
+    def _chunks(self, rows: Histories) -> list[slice]:
         step = max(1, CHUNK_NUMBERS // self.domain.n_items)
         return [slice(low, min(low + step, rows.shape[0])) for low in range(0, rows.shape[0], step)]
 
@@ -101,7 +101,7 @@ class Model:
         """(n_rows, n_items): what items are ranked by."""
         rows = self.histories(X)
         scores, score = np.empty(rows.shape), self._rule.scorer(rows)
-        for part in self._parts(rows):
+        for part in self._chunks(rows):
             scores[part] = score(part)
         return scores
 
@@ -128,7 +128,7 @@ class Model:
             if (positions < 0).any():
                 refuse("items", got="ids that the catalogue does not have", needed="known ids", try_="dropping them first")
             score = self._rule.scorer(rows)
-            chosen = [score(part)[:, positions] for part in self._parts(rows)]
+            chosen = [score(part)[:, positions] for part in self._chunks(rows)]
             scores = self.as_ratings(np.vstack([np.zeros((0, len(positions))), *chosen]))
             return scores if scipy.sparse.issparse(X) else scores[0]
         return self.as_ratings(self.scores(rows))
@@ -156,7 +156,7 @@ class Model:
 
         # A thread per part beats BLAS on all threads for one part after the other: the scan runs beside the product.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
-            list(pool.map(fill, self._parts(rows)))
+            list(pool.map(fill, self._chunks(rows)))
         ids, best = self.domain.ids(positions), self.as_ratings(best)
         return (ids, best) if scipy.sparse.issparse(X) else (ids[0], best[0])
 

@@ -42,10 +42,16 @@ OPENERS = {
     "_parts": {"engines/local.py"},
     "_open_csr": {"data/ratings.py", "evaluation/", "bench/"},
     "_open_keys": {"data/ratings.py", "evaluation/", "bench/"},
-    "_open_ids": {"data/uncatalogued.py", "kernels/catalogue.py"},
     # positions.py declares public who rated what, for the methods that protect values only and say so
-    "blocks": {"engines/", "data/ratings.py", "data/trace.py", "data/positions.py", "kernels/catalogue.py"},
-}
+    "_open_rows": {"engines/", "data/ratings.py", "data/positions.py"},
+    "_open_frame": {"engines/spark.py", "data/spark_rows.py"},
+    "_blocks": {"engines/spark.py"},
+    "_open_ids": {"data/uncatalogued.py", "kernels/catalogue.py"},
+    "blocks": {
+        "engines/", "data/ratings.py", "data/rows.py", "data/stored.py", "data/spark_rows.py", "data/uncatalogued.py",
+        "data/trace.py", "kernels/catalogue.py",
+    },
+}  # fmt: skip
 INPUT_OUTPUT = {"open", "print", "input", "exec", "eval", "compile", "breakpoint"}
 OUTSIDE = {"logging", "os", "sys", "io", "pathlib", "socket", "subprocess", "tempfile", "time", "random", "secrets"}
 OUTSIDE |= {"warnings"}

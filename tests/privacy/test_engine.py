@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from estimators import CASES, Case, base_keys, base_rows, ratings_of
+from kept import KeepingBillboard
 from numba import get_num_threads
 
 import lowkey as lk
@@ -16,24 +17,10 @@ from lowkey.engines.local import LocalState
 from lowkey.errors import ClosedError, InputError
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.grid import Grid
-from lowkey.privacy.noise import SeededNoise
-from lowkey.privacy.plan import Line
-from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
+from lowkey.privacy.sums import Sensitivity, Statistic
 
 N_USERS = 301
 THREADS = [1, 2]
-
-
-class KeepingBillboard(lk.Billboard):
-    """Keeps the raw bytes of every sum."""
-
-    def __init__(self) -> None:
-        super().__init__(noise=SeededNoise(9))
-        self.kept: list[tuple[str, bytes]] = []
-
-    def _release(self, unreleased: Unreleased, line: Line) -> Any:
-        self.kept.append((line.name, np.array(unreleased._units).tobytes()))
-        return super()._release(unreleased, line)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -70,7 +57,9 @@ def test_the_order_of_the_users_does_not_matter(case: Case) -> None:
 
 
 class Remembering(Sweep):
-    """A pass whose users keep their own first item, with a peak that forces small blocks if asked."""
+    """A pass whose users keep their own key, with a peak that forces small blocks if asked."""
+
+    keeps_state = True
 
     def __init__(self, peak_units: int) -> None:
         self.peak_units = peak_units
@@ -95,8 +84,21 @@ def test_local_state_stays_with_its_users() -> None:
         engine.sweep(Remembering(EXACT // 4), data, local)
 
 
+class Forgetful(Remembering):
+    keeps_state = False
+
+
+def test_a_sweep_must_say_that_users_keep_something() -> None:
+    """Engines that hold it on disk or on a cluster make room for it before the pass."""
+    case = CASES[0]
+    data = ratings_of(case.domain, base_rows(case.domain, 5), base_keys(5))
+    with pytest.raises(TypeError, match="keeps_state of Forgetful"):
+        lk.LocalEngine(1).sweep(Forgetful(1), data)
+
+
 def test_local_state_is_closed() -> None:
-    state = LocalState([np.arange(3)], 3)
+    state = LocalState(3)
+    state.keep(np.arange(3))
     assert repr(state) == "LocalState(closed)"
     with pytest.raises(ClosedError):
         pickle.dumps(state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -30,9 +31,10 @@ COMMANDS = {
     "plan": "lowkey.cli.plan:plan",
     "export": "lowkey.cli.export:export",
     "bench": "lowkey.bench.commands:bench",
+    "reproduce": "lowkey.bench.commands:reproduce",
 }
 INTERRUPTED = 130
-KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users"
+KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users|scratch|partitions"
 
 
 def build_app() -> typer.Typer:
@@ -124,4 +126,6 @@ def _complain(text: str) -> None:
 
 
 def main() -> None:
+    # By default this signal ends Python at once, and private rows would stay on disk until the next run.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(run(sys.argv[1:]))

@@ -42,6 +42,17 @@ ItemsColumn = Annotated[
 Duplicates = Annotated[str, typer.Option(help="A pair of user and item that occurs again: error, last, mean or sum.")]
 UnknownItems = Annotated[str, typer.Option(help="Items that the catalogue does not have: error or drop.")]
 Format = Annotated[str | None, typer.Option(help="The file's format, if its name does not tell.", show_default=False)]
+OutOfCore = Annotated[
+    bool | None,
+    typer.Option(
+        "--out-of-core/--in-memory",
+        help="Keep the ratings on disk, in a private folder that is removed afterwards [default: by size].",
+        show_default=False,
+    ),
+]
+Scratch = Annotated[
+    Path | None, typer.Option(help="Where that folder is made [default: next to the file].", show_default=False)
+]
 Delta = Annotated[
     float | None,
     typer.Option(help="The chance that epsilon does not hold, far below 1/users.", show_default=False),
@@ -77,12 +88,14 @@ class Table:
     duplicates: str = "error"
     unknown_items: str = "error"
     format: str | None = None
+    out_of_core: bool | None = None  # None: by size
+    scratch: Path | None = None
 
     @property
     def feedback(self) -> str:
         return "binary" if self.scale is None else "ratings"
 
-    def read(self, domain: Domain) -> Any:
+    def read(self, domain: Domain, progress: Any = lambda done: None) -> Any:
         from lowkey.data.readers import read_ratings
 
         return read_ratings(
@@ -94,9 +107,12 @@ class Table:
             duplicates=self.duplicates,
             unknown_items=self.unknown_items,
             format=self.format,
+            out_of_core=self.out_of_core,
+            scratch=self.scratch,
+            progress=progress,
         )
 
-    def read_uncatalogued(self) -> Any:
+    def read_uncatalogued(self, progress: Any = lambda done: None) -> Any:
         from lowkey.data.readers import read_uncatalogued
 
         return read_uncatalogued(
@@ -108,6 +124,9 @@ class Table:
             feedback=self.feedback,
             duplicates=self.duplicates,
             format=self.format,
+            out_of_core=self.out_of_core,
+            scratch=self.scratch,
+            progress=progress,
         )
 
 
@@ -134,6 +153,15 @@ def check_feedback(scale: tuple[float, float] | None, binary: bool, rating: str 
         )
     if scale is not None and rating is None:
         refuse("--scale", got="no --rating", needed="the column with the ratings", try_="--rating rating, or --binary")
+
+
+def check_engine(engine: str, master: str | None, partitions: int | None, out_of_core: bool | None) -> None:
+    if engine not in ("local", "spark"):
+        refuse("--engine", got=repr(engine), needed="local or spark", try_="leaving it out")
+    if engine == "local" and (master is not None or partitions is not None):
+        refuse("--master and --partitions", got="no --engine spark", needed="both or neither", try_="--engine spark")
+    if engine == "spark" and out_of_core is not None:
+        refuse("--engine spark", got="--out-of-core or --in-memory", needed="none: Spark decides", try_="leaving it out")
 
 
 def check_file(file: Path) -> None:

@@ -46,6 +46,15 @@ def release(
     duplicates: o.Duplicates = "error",
     unknown_items: o.UnknownItems = "error",
     format: o.Format = None,
+    out_of_core: o.OutOfCore = None,
+    scratch: o.Scratch = None,
+    engine: Annotated[str, typer.Option(help="Where the passes run: local or spark.")] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master, such as local[2] [default: Spark's own].", show_default=False)
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="Pieces the users are dealt to on Spark [default: its cores].", show_default=False)
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and its price, and stop before the data.")
     ] = False,
@@ -72,10 +81,12 @@ def release(
     )
     o.check_feedback(scale, binary, rating)
     o.check_file(file)
+    o.check_engine(engine, master, partitions, out_of_core)
     if items and private_catalogue:
         o.refuse("--private-catalogue", got="--items too", needed="one of the two", try_="--items if the list is public")
     screen = Screen(quiet, as_json)
     with screen.working("Starting"):
+        from lowkey.cli.spark import Cluster
         from lowkey.cli.training import Order
         from lowkey.release import check_destination
 
@@ -83,7 +94,7 @@ def release(
     assert item is not None
     assert epsilon is not None
     order = Order(
-        table=o.Table(file, user, item, rating, scale, duplicates, unknown_items, format),
+        table=o.Table(file, user, item, rating, scale, duplicates, unknown_items, format, out_of_core, scratch),
         epsilon=epsilon,
         delta=o.delta_for(delta, expected_users) or 0.0,
         adjacency=adjacency,
@@ -93,6 +104,7 @@ def release(
         expected_users=expected_users,
         ledger=ledger,
         total_epsilon=total_epsilon,
+        cluster=Cluster(master, partitions) if engine == "spark" else None,
     )
     plans = order.plans()
     if out is not None:

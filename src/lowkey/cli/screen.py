@@ -42,13 +42,23 @@ class Screen:
 
     @contextmanager
     def working(self, what: str, total: int | None = None) -> Generator[Any]:
-        """A progress bar, or a spinner where there is nothing to count; yields ``advance``."""
+        """A progress bar, or a spinner where there is nothing to count; yields ``advance``.
+
+        ``advance()`` is one step further; ``advance(0.3)`` says that three tenths are done.
+        """
         if self.quiet or self.as_json:
-            yield lambda: None
+            yield lambda *_: None
             return
         bar = [BarColumn(bar_width=24), TextColumn("{task.completed:.0f}/{task.total:.0f}")] if total else []
         with Progress(
             SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn(), console=self.err
         ) as progress:
             task = progress.add_task(what, total=total)
-            yield lambda: progress.advance(task)
+
+            def advance(done: float | None = None) -> None:
+                if done is None:
+                    progress.advance(task)
+                else:
+                    progress.update(task, description=f"{what} ({done:.0%})")
+
+            yield advance

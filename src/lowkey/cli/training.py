@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lowkey.cli.options import Table
 from lowkey.cli.screen import Screen
+from lowkey.cli.spark import Cluster
 from lowkey.data.domain import Domain, Scale
 from lowkey.errors import InputError, LowkeyError, refuse
 from lowkey.methods.base import Recommender
@@ -35,6 +38,7 @@ class Order:
     expected_users: int | None
     ledger: Path | None = None
     total_epsilon: float | None = None
+    cluster: Cluster | None = None  # None: the passes run in this process
 
     def __post_init__(self) -> None:
         check_epsilon_delta(self.epsilon, self.delta)
@@ -45,6 +49,13 @@ class Order:
         if self.total_epsilon is not None and not 0.0 < self.total_epsilon < math.inf:
             refuse(
                 "--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4"
+            )
+        if self.cluster is not None and self.items is None:
+            refuse(
+                "--engine spark",
+                got="--private-catalogue",
+                needed="a public catalogue",
+                try_="--items, or --out-of-core here",
             )
         Scale(self.table.feedback, self.table.scale)
 
@@ -116,14 +127,31 @@ class WatchedBillboard(Billboard):
 
 def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
     """Read, select the catalogue if it is private, fit."""
-    with screen.working("Reading the ratings"):
-        rows = order.table.read_uncatalogued() if order.selection else order.table.read(order.domain())
-    posts = sum(line.times for plan in plans for line in plan.lines)
-    with screen.working("Posting noisy sums, and fitting to them", posts + 1) as advance:
-        billboard = WatchedBillboard(order.open_ledger(), advance)
+    if order.cluster is not None:
+        return _train_on(order.cluster, order, plans, screen)
+    with screen.working("Reading the ratings") as report:
+        table = order.table
+        rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain(), report)
+    with _posting(order, plans, screen) as billboard:
         if order.selection:
             ids = order.selection.select(rows, billboard)
             rows = rows.with_items(ids, expected_users=order.expected_users)
-        model = order.build(rows.domain).fit(rows, billboard=billboard)
+        return order.build(rows.domain).fit(rows, billboard=billboard)
+
+
+def _train_on(cluster: Cluster, order: Order, plans: list[Plan], screen: Screen) -> Recommender:
+    from lowkey.engines.spark import SparkEngine
+
+    with cluster.session() as session:
+        with screen.working("Bringing each user's ratings together on Spark"):
+            rows = cluster.read(session, order.table, order.domain())
+        with _posting(order, plans, screen) as billboard:
+            return order.build(rows.domain).fit(rows, engine=SparkEngine(session), billboard=billboard)
+
+
+@contextmanager
+def _posting(order: Order, plans: list[Plan], screen: Screen) -> Generator[Billboard]:
+    posts = sum(line.times for plan in plans for line in plan.lines)
+    with screen.working("Posting noisy sums, and fitting to them", posts + 1) as advance:
+        yield WatchedBillboard(order.open_ledger(), advance)
         advance()
-    return model

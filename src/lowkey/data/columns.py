@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from lowkey.data.assemble import check_values, group_by_user, tidy_rows
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import is_integer, is_text, plain_values, user_keys
 from lowkey.data.ratings import Ratings
+from lowkey.data.rows import HeldRows
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import refuse
 
@@ -68,13 +69,38 @@ def names_for(scale: Scale, user: str, item: str, rating: str | None) -> ColumnN
 
 def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str) -> Ratings:
     """`table` maps the names to Arrow columns; it is emptied on the way."""
-    _check_columns(table, names)
+    rows, known = to_rows(table, names, domain, duplicates, unknown_items)
+    if not known:
+        refuse_foreign_items(names)
+    return Ratings.of(domain, rows)
+
+
+def to_rows(
+    table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str
+) -> tuple[HeldRows, bool]:
+    """The rows, and whether any item was in the catalogue: a part of the data may have none."""
+    check_columns(table, names)
     with ThreadPoolExecutor(2) as pool:  # Arrow lets go of Python's lock, so the three columns overlap
-        finding = pool.submit(_catalogue_positions, table.pop(names.item), domain)
+        finding = pool.submit(catalogue_positions, table.pop(names.item), domain)
         encoding = pool.submit(encode, table.pop(names.user))
-        values = _read_values(table, names)
+        values = read_values(table, names)
     items, users = finding.result(), encoding.result()
     del finding, encoding  # they hold what they found
+    check_known(items, names, unknown_items)
+    known = bool(items.max() >= 0)
+    rows = group_by_user(users.codes, users.ranks, items, values, len(users.ids))
+    user_ids = users.ids
+    del users, items, values
+    rows = settle(rows, domain.scale, names, duplicates)
+    return HeldRows(*rows, user_keys(user_ids)), known
+
+
+def check_unknown_items_word(unknown_items: str) -> None:
+    if unknown_items not in UNKNOWN_ITEMS:
+        refuse("unknown_items", got="another word", needed="'error' or 'drop'", try_="unknown_items='drop'")
+
+
+def check_known(items: npt.NDArray[np.int32], names: ColumnNames, unknown_items: str) -> None:
     if unknown_items == "error" and len(items) and items.min() < 0:
         refuse(
             f"item column {names.item!r}",
@@ -82,27 +108,28 @@ def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplic
             needed="only items of the domain",
             try_=f"unknown_items='drop', or {EXCHANGED}",
         )
-    if items.max() < 0:
-        refuse(
-            f"item column {names.item!r}",
-            got="no id that is in the catalogue",
-            needed="items of the domain",
-            try_=f"the catalogue that belongs to this file, or {EXCHANGED}",
-        )
-    rows = group_by_user(users.codes, users.ranks, items, values, len(users.ids))
-    user_ids = users.ids
-    del users, items, values
-    rows = _settle(rows, domain.scale, names, duplicates)
-    return Ratings(domain, *rows, user_keys(user_ids))
+
+
+def refuse_foreign_items(names: ColumnNames) -> NoReturn:
+    refuse(
+        f"item column {names.item!r}",
+        got="no id that is in the catalogue",
+        needed="items of the domain",
+        try_=f"the catalogue that belongs to this file, or {EXCHANGED}",
+    )
+
+
+def refuse_no_rows() -> NoReturn:
+    refuse("ratings", got="no rows", needed="at least one row", try_="another file")
 
 
 def to_uncatalogued(table: dict[str, Any], names: ColumnNames, scale: Scale, duplicates: str) -> UncataloguedRatings:
     """As `to_ratings`, for a catalogue that is private: every item that occurs gets a code."""
-    _check_columns(table, names)
-    values = _read_values(table, names)
+    check_columns(table, names)
+    values = read_values(table, names)
     items, users = encode(table.pop(names.item)), encode(table.pop(names.user))
     rows = group_by_user(users.codes, users.ranks, items.ranks[items.codes], values, len(users.ids))
-    rows = _settle(rows, scale, names, duplicates)
+    rows = settle(rows, scale, names, duplicates)
     return UncataloguedRatings(scale, items.ids, *rows, user_keys(users.ids))
 
 
@@ -128,10 +155,10 @@ def encode(column: pa.ChunkedArray) -> Encoded:
     return Encoded(codes, ranks, ids)
 
 
-def _check_columns(table: dict[str, Any], names: ColumnNames) -> None:
+def check_columns(table: dict[str, Any], names: ColumnNames) -> None:
     for name, column in list(table.items()):
         if len(column) == 0:
-            refuse("ratings", got="no rows", needed="at least one row", try_="another file")
+            refuse_no_rows()
         if pa.types.is_string_view(column.type):
             table[name] = column = column.cast(pa.large_string())  # Arrow cannot encode string views yet
         dictionary_nulls = pa.types.is_dictionary(column.type) and any(c.dictionary.null_count for c in column.chunks)
@@ -148,7 +175,7 @@ def _check_columns(table: dict[str, Any], names: ColumnNames) -> None:
             )
 
 
-def _read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.float32] | None:
+def read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.float32] | None:
     if names.rating is None:
         return None
     column = table.pop(names.rating)
@@ -166,7 +193,7 @@ def _read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.fl
         return _joined([chunk.to_numpy(zero_copy_only=False).astype(np.float32, copy=False) for chunk in column.chunks])
 
 
-def _catalogue_positions(column: pa.ChunkedArray, domain: Domain) -> npt.NDArray[np.int32]:
+def catalogue_positions(column: pa.ChunkedArray, domain: Domain) -> npt.NDArray[np.int32]:
     if pa.types.is_dictionary(column.type):
         return _joined([domain.look_up(piece.dictionary)[piece.indices.to_numpy()] for piece in column.chunks])
     return _joined([domain.look_up(piece) for piece in column.chunks])
@@ -177,7 +204,7 @@ def _joined(pieces: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _settle(rows: tuple[Any, Any, Any], scale: Scale, names: ColumnNames, duplicates: str) -> tuple[Any, Any, Any]:
+def settle(rows: tuple[Any, Any, Any], scale: Scale, names: ColumnNames, duplicates: str) -> tuple[Any, Any, Any]:
     """Check the values, sort the rows, settle the duplicates: sums are checked when they are made."""
     if duplicates != "sum" and rows[2] is not None:
         check_values(rows[2], scale, f"rating column {names.rating!r}")

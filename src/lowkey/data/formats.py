@@ -114,26 +114,42 @@ def check_present(asked: list[str], existing: list[str], *, sure_header: bool) -
     refuse("columns", got="none of the names asked for", needed=needed, try_=look)
 
 
-def _read_parquet(path: Path, names: ColumnNames) -> dict[str, Any]:
-    files = [path]
-    if path.is_dir():
-        files = sorted(f for f in path.rglob("*") if f.suffix in (".parquet", ".pq") and f.name[0] not in "._")
+def parquet_files(path: Path) -> list[Path]:
+    """The Parquet files of a path, in order: itself, or those in the folder and below."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(f for f in path.rglob("*") if f.suffix in (".parquet", ".pq") and not _hidden(f.relative_to(path)))
     if not files:
         refuse("folder", got="no Parquet file in it", needed="files that end in .parquet", try_="another folder")
-    unreadable = InputError(
+    return files
+
+
+def _hidden(inside: Path) -> bool:
+    return any(part[0] in "._" for part in inside.parts)
+
+
+def unreadable_parquet(path: Path) -> InputError:
+    return InputError(
         what=f"Parquet file {path.name!r}",
         got="something that cannot be read as Parquet",
         needed="a whole Parquet file",
         try_="format='csv' or another, if it is one",
     )
-    pieces = [without_values(lambda file=file: _read_one_parquet(file, names), unreadable) for file in files]
-    mixed = InputError(
+
+
+def mixed_files() -> InputError:
+    return InputError(
         what="folder",
         got="files whose columns have different types",
         needed="the same type in every file",
         try_="casting them to one type",
     )
-    whole = without_values(lambda: pa.concat_tables(pieces, promote_options="permissive"), mixed)
+
+
+def _read_parquet(path: Path, names: ColumnNames) -> dict[str, Any]:
+    read = lambda file: without_values(lambda: _read_one_parquet(file, names), unreadable_parquet(path))
+    pieces = [read(file) for file in parquet_files(path)]
+    whole = without_values(lambda: pa.concat_tables(pieces, promote_options="permissive"), mixed_files())
     return {name: whole.column(name) for name in names.as_list()}
 
 

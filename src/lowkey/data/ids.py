@@ -77,9 +77,19 @@ def user_keys(ids: pa.Array) -> npt.NDArray[np.uint64]:
         numbers = ids.to_numpy(zero_copy_only=False)
         wide = numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64)
         return splitmix64(wide.view(np.uint64))
-    digests = b"".join(
-        hashlib.blake2b(text.encode(), digest_size=8, person=b"lowkey-user").digest() for text in ids.to_pylist()
-    )
+    return _digests(ids, b"lowkey-user")
+
+
+def second_keys(ids: pa.Array) -> npt.NDArray[np.uint64]:
+    """Another 64 bits, to tell apart people whose ids are text and whose first keys collide; 0 where none can."""
+    if is_integer(ids.type):
+        return np.zeros(len(ids), np.uint64)
+    return _digests(ids, b"lowkey-second")
+
+
+def _digests(ids: pa.Array, purpose: bytes) -> npt.NDArray[np.uint64]:
+    texts = ids.to_pylist()
+    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8, person=purpose).digest() for text in texts)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 

@@ -34,10 +34,7 @@ class Positions:
     @classmethod
     def of(cls, ratings: Ratings) -> Self:
         """Declare the positions of these ratings public."""
-        blocks = list(ratings.blocks(1 << 40))
-        if not blocks:
-            return cls(ratings.domain.n_items, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint64))
-        whole = blocks[0]
+        whole = ratings._open_rows().whole()
         return cls(ratings.domain.n_items, whole.offsets, whole.items, whole.keys)
 
     def capped(self, most: int) -> Self:

@@ -1,73 +1,34 @@
 """Vault room: the users' rows, CSR by user, checked against a domain, closed.
 
-`Ratings` is what estimators are fitted on. It is cut into `Block`s of whole users for the engine, and it shows its
-domain and nothing else. Within a row items rise and none occurs twice; offsets are int64, so 2**31 ratings are
-no limit; arrays are read-only, so no kernel can change them by accident.
+`Ratings` is what estimators are fitted on: a public domain, and users' rows in memory, on disk or on a cluster. It is
+cut into `Block`s of whole users for the engine, and it shows its domain and nothing else. Within a row items rise and
+none occurs twice; offsets are int64, so 2**31 ratings are no limit; arrays are read-only, so no kernel can change them
+by accident.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from lowkey.data.assemble import check_duplicates_word, check_values, read_only, tidy_rows
-from lowkey.privacy.closed import Closed
+from lowkey.data.assemble import check_duplicates_word, check_values, tidy_rows
 from lowkey.data.domain import Domain
 from lowkey.data.ids import splitmix64
+from lowkey.data.rows import Block, HeldRows, Rows
 from lowkey.errors import refuse
+from lowkey.privacy.closed import Closed
+
+__all__ = ["Block", "Ratings", "as_ratings"]
 
 
-class Block(NamedTuple):
-    """Some whole users. User `u` of the block has the entries `offsets[u]:offsets[u + 1]`."""
+class Ratings(Closed):
+    """The users' rows over a public catalogue. Made by `read_ratings`, `from_frame`, `from_csr` and `from_spark`."""
 
-    offsets: npt.NDArray[np.int64]  # (n_users + 1,), starts at 0
-    items: npt.NDArray[np.int32]  # (n_entries,), catalogue positions, rising within a user
-    values: npt.NDArray[np.float32]  # (n_entries,), ratings within the range; all 1 for binary feedback
-    keys: npt.NDArray[np.uint64]  # (n_users,), a hash of each user's id: the seed of per-user draws
-
-
-class Rows(Closed):
-    """Users' rows over numbered items; what `Ratings` and its uncatalogued sibling share."""
-
-    __slots__ = ("_items", "_keys", "_offsets", "_values")
-
-    def __init__(
-        self,
-        offsets: npt.NDArray[np.int64],
-        items: npt.NDArray[np.int32],
-        values: npt.NDArray[np.float32] | None,
-        keys: npt.NDArray[np.uint64],
-    ) -> None:
-        self._offsets, self._items, self._keys = read_only(offsets), read_only(items), read_only(keys)
-        # binary feedback keeps no values: a block's ones are made when the block is cut
-        self._values = None if values is None else read_only(values)
-
-    def blocks(self, max_users: int) -> Iterator[Block]:
-        """The rows as blocks of at most `max_users` whole users, in order. For engines only: blocks are bare."""
-        if max_users < 1:
-            refuse("max_users", got="less than one", needed="at least one user per block", try_="max_users=1000")
-        for first in range(0, len(self._keys), max_users):
-            yield self._cut(first, min(first + max_users, len(self._keys)))
-
-    def _cut(self, first: int, last: int) -> Block:
-        begin, end = self._offsets[first], self._offsets[last]
-        values = np.ones(end - begin, np.float32) if self._values is None else self._values[begin:end]
-        return Block(
-            read_only(self._offsets[first : last + 1] - begin),
-            self._items[begin:end],
-            read_only(values),
-            self._keys[first:last],
-        )
-
-
-class Ratings(Rows):
-    """The users' rows over a public catalogue. Made by `read_ratings`, `from_frame` and `from_csr`."""
-
-    __slots__ = ("_domain",)
+    __slots__ = ("_domain", "_rows")
 
     def __init__(
         self,
@@ -78,8 +39,14 @@ class Ratings(Rows):
         keys: npt.NDArray[np.uint64],
     ) -> None:
         """For the readers: the arrays are taken over unchecked."""
-        super().__init__(offsets, items, values, keys)
-        self._domain = domain
+        self._domain, self._rows = domain, HeldRows(offsets, items, values, keys)
+
+    @classmethod
+    def of(cls, domain: Domain, rows: Rows) -> Self:
+        """For the readers: rows held wherever, taken over unchecked."""
+        ratings = cls.__new__(cls)
+        ratings._domain, ratings._rows = domain, rows
+        return ratings
 
     @classmethod
     def from_csr(
@@ -116,18 +83,26 @@ class Ratings(Rows):
     def domain(self) -> Domain:
         return self._domain
 
+    def blocks(self, max_users: int) -> Iterator[Block]:
+        """The rows as blocks of at most `max_users` whole users, in order. For engines only: blocks are bare."""
+        return self._rows.blocks(max_users)
+
+    def _open_rows(self) -> Rows:
+        """Where the rows are held. For engines only; an architecture test lists the callers."""
+        return self._rows
+
     def _public_facts(self) -> str:
         return f"{self._domain.n_items} items, {self._domain.scale}"
 
     def _open_csr(self) -> scipy.sparse.csr_array:
         """The bare rows (n_users, n_items). For vault and lab only; an architecture test lists the callers."""
-        whole = self._cut(0, len(self._keys))
-        shape = (len(self._keys), self._domain.n_items)
+        whole = self._rows.whole()
+        shape = (len(whole.keys), self._domain.n_items)
         return scipy.sparse.csr_array((whole.values, whole.items, whole.offsets), shape=shape)
 
     def _open_keys(self) -> npt.NDArray[np.uint64]:
         """The users' keys, in the order of the rows of `_open_csr`. For vault and lab only."""
-        return self._keys
+        return self._rows.whole().keys
 
 
 def as_ratings(

@@ -19,11 +19,14 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from lowkey.data.assemble import check_duplicates_word
-from lowkey.data.columns import UNKNOWN_ITEMS, ColumnNames, names_for, to_ratings, to_uncatalogued
+from lowkey.data.batches import streamed
+from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, to_ratings, to_uncatalogued
 from lowkey.data.domain import Domain, Scale
+from lowkey.data.external_sort import Progress, stored_rows, stored_uncatalogued
 from lowkey.data.formats import check_present, existing_path, format_of, read_columns
 from lowkey.data.ids import id_array, is_text
 from lowkey.data.ratings import Ratings
+from lowkey.data.scratch import Scratch, kept_if_done, scratch_place
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import InputError, refuse, without_values
 
@@ -38,6 +41,9 @@ def read_ratings(
     duplicates: str = "error",
     unknown_items: str = "error",
     format: str | None = None,
+    out_of_core: bool | None = None,
+    scratch: Any = None,
+    progress: Progress = lambda done: None,
 ) -> Ratings:
     """The ratings in a file, checked against `domain`.
 
@@ -45,12 +51,20 @@ def read_ratings(
     ratings.dat and u.data (MovieLens; columns userId, movieId, rating, timestamp), inter (RecBole; names with or
     without the type). Text formats may be compressed (.gz, .zst, .bz2). `duplicates` says what becomes of a pair
     of user and item that occurs again: error, last (the later row), mean or sum.
+
+    `out_of_core` keeps the rows of a Parquet file on disk, sorted by user, in a private folder that is removed when the
+    ratings are let go of; `scratch` says in which place (else next to the file), `progress` is told the part done. By
+    default that is done for files that would take more than half of the memory. It changes no result.
     """
     _check_domain(domain)
     _check_words(duplicates, unknown_items)
     names = names_for(domain.scale, user, item, rating)
     file = existing_path(path, "ratings file")
-    table = read_columns(file, format_of(file, format), names, domain.item_ids.type)
+    kind = format_of(file, format)
+    if batches := streamed(file, kind, names, out_of_core):
+        with kept_if_done(Scratch(scratch_place(scratch, file))) as place:
+            return Ratings.of(domain, stored_rows(batches, place, domain, duplicates, unknown_items, progress))
+    table = read_columns(file, kind, names, domain.item_ids.type)
     return to_ratings(table, names, domain, duplicates, unknown_items)
 
 
@@ -81,13 +95,20 @@ def read_uncatalogued(
     feedback: str = "ratings",
     duplicates: str = "error",
     format: str | None = None,
+    out_of_core: bool | None = None,
+    scratch: Any = None,
+    progress: Progress = lambda done: None,
 ) -> UncataloguedRatings:
     """As `read_ratings`, where even the list of items is private. Its `with_items` leads to `Ratings`."""
     _check_words(duplicates, "error")
     scale = Scale(feedback, rating_range)
     names = names_for(scale, user, item, rating)
     file = existing_path(path, "ratings file")
-    table = read_columns(file, format_of(file, format), names, None)
+    kind = format_of(file, format)
+    if batches := streamed(file, kind, names, out_of_core):
+        with kept_if_done(Scratch(scratch_place(scratch, file))) as place:
+            return UncataloguedRatings.of(scale, *stored_uncatalogued(batches, place, scale, duplicates, progress))
+    table = read_columns(file, kind, names, None)
     return to_uncatalogued(table, names, scale, duplicates)
 
 
@@ -123,8 +144,7 @@ def _check_domain(domain: Any) -> None:
 
 def _check_words(duplicates: str, unknown_items: str) -> None:
     check_duplicates_word(duplicates)
-    if unknown_items not in UNKNOWN_ITEMS:
-        refuse("unknown_items", got="another word", needed="'error' or 'drop'", try_="unknown_items='drop'")
+    check_unknown_items_word(unknown_items)
 
 
 def _frame_columns(frame: Any, names: ColumnNames) -> dict[str, Any]:

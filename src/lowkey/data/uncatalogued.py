@@ -7,21 +7,23 @@ selection (noisy counts over a threshold, posted on the billboard) decides which
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lowkey.data.assemble import tidy_rows
 from lowkey.data.domain import Domain, Scale
-from lowkey.data.ratings import Ratings, Rows
+from lowkey.data.ratings import Ratings
+from lowkey.data.rows import Block, HeldRows, Rows
+from lowkey.privacy.closed import Closed
 
 
-class UncataloguedRatings(Rows):
+class UncataloguedRatings(Closed):
     """The users' rows over private item codes. Made by `read_uncatalogued`."""
 
-    __slots__ = ("_item_ids", "_scale")
+    __slots__ = ("_item_ids", "_rows", "_scale")
 
     def __init__(
         self,
@@ -33,8 +35,18 @@ class UncataloguedRatings(Rows):
         keys: npt.NDArray[np.uint64],
     ) -> None:
         """For the readers: the arrays are taken over unchecked."""
-        super().__init__(offsets, items, values, keys)
-        self._scale, self._item_ids = scale, item_ids
+        self._scale, self._item_ids, self._rows = scale, item_ids, HeldRows(offsets, items, values, keys)
+
+    @classmethod
+    def of(cls, scale: Scale, item_ids: pa.Array, rows: Rows) -> Self:
+        """For the readers: rows held wherever, taken over unchecked."""
+        ratings = cls.__new__(cls)
+        ratings._scale, ratings._item_ids, ratings._rows = scale, item_ids, rows
+        return ratings
+
+    def blocks(self, max_users: int) -> Iterator[Block]:
+        """The rows as blocks of at most `max_users` whole users. For the kernel that counts: blocks are bare."""
+        return self._rows.blocks(max_users)
 
     @property
     def scale(self) -> Scale:
@@ -52,14 +64,7 @@ class UncataloguedRatings(Rows):
         stays, as a user without ratings.
         """
         domain = Domain(ids, self._scale.rating_range, self._scale.feedback, expected_users)
-        positions = domain.positions(self._item_ids)[self._items]  # -1: not selected
-        kept = positions >= 0
-        before = np.concatenate([[0], np.cumsum(kept)])  # entries kept before each entry
-        offsets, items = before[self._offsets].astype(np.int64), positions[kept]
-        values = None if self._values is None else self._values[kept].copy()
-        # the codes rise within a row, the catalogue's order is another
-        offsets, items, values = tidy_rows(offsets, items, values, "error", "ratings")
-        return Ratings(domain, offsets, items, values, self._keys)
+        return Ratings.of(domain, self._rows.over(domain.positions(self._item_ids)))
 
     def _public_facts(self) -> str:
         return f"private catalogue, {self._scale}"

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, set_num_threads
-from threadpoolctl import threadpool_limits
+from numba import get_num_threads
 
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine, block_users
+from lowkey.engines.base import Engine, block_users, check_kept, kernel_threads, no_sums
 from lowkey.errors import ClosedError, InputError
 from lowkey.kernels.sweep import Public, Sweep
 from lowkey.privacy.sums import Unreleased
 
 
 class LocalState:
-    """What the users keep between passes, one entry per block: closed, and never released."""
+    """What the users keep between passes, one entry per block: closed, and never released.
 
-    __slots__ = ("_block_users", "_parts")
+    With a ``folder`` it is on disk, where the rows are too; it goes when the state is let go of.
+    """
 
-    def __init__(self, parts: list[Any], block_users: int) -> None:
-        self._parts, self._block_users = parts, block_users
+    __slots__ = ("__weakref__", "_block_users", "_folder", "_parts")
+
+    def __init__(self, block_users: int, folder: Path | None = None) -> None:
+        self._block_users, self._folder, self._parts = block_users, folder, list[Any]()
+        if folder is not None:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    def keep(self, part: Any) -> None:
+        if part is not None and self._folder is not None:
+            file = self._folder / f"{len(self._parts)}.npy"
+            np.save(file, part, allow_pickle=False)
+            part = file
+        self._parts.append(part)
 
     def of_block(self, i: int, block_users: int) -> Any:
         if block_users != self._block_users:
             # Blocks of another size would hand users the state of others.
             raise TypeError("passes that share local state need the same block size: give their sums the same peak_units")
-        return self._parts[i]
+        part = self._parts[i]
+        return np.load(part) if isinstance(part, Path) else part
 
     def __repr__(self) -> str:
         return "LocalState(closed)"
@@ -62,16 +77,11 @@ class LocalEngine(Engine):
     ) -> tuple[dict[str, Unreleased], LocalState]:
         public = {} if public is None else public
         statistics = sweep.statistics(public)
-        sums = {s.name: np.zeros(s.shape, np.int64) for s in statistics}
-        parts: list[Any] = []
-        users = block_users(statistics, self.block_size)
-        before = get_num_threads()
-        set_num_threads(self.n_jobs)
-        try:
-            # One BLAS thread each: the kernels' own loops use the cores.
-            with threadpool_limits(limits=1, user_api="blas"):
-                for i, block in enumerate(data.blocks(users)):
-                    parts.append(sweep.run(block, local.of_block(i, users) if local else None, public, sums))
-        finally:
-            set_num_threads(before)
-        return {s.name: Unreleased(s, sums[s.name]) for s in statistics}, LocalState(parts, users)
+        sums, users = no_sums(statistics), block_users(statistics, self.block_size)
+        state = LocalState(users, data._open_rows().state_folder() if sweep.keeps_state else None)
+        with kernel_threads(self.n_jobs):
+            for i, block in enumerate(data.blocks(users)):
+                kept = sweep.run(block, local.of_block(i, users) if local else None, public, sums)
+                check_kept(sweep, kept)
+                state.keep(kept)
+        return {s.name: Unreleased(s, sums[s.name]) for s in statistics}, state

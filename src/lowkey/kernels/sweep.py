@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from lowkey.privacy.sums import Statistic
 
 Public = Mapping[str, Any]  # released arrays and public numbers
 Sums = dict[str, NDArray[np.int64]]
-Local = Any  # what users keep for themselves between passes, held closed by the engine
+Local = Any  # what users keep for themselves between passes, held closed by the engine: an array, one row per user
 
 
 class Sweep(ABC):
@@ -23,6 +23,8 @@ class Sweep(ABC):
     Subclasses are frozen values that hold the public bounds. ``statistics`` is the proof, ``run`` is the code that it is
     about: they stand side by side, with the derivation, and the replay tests attack one with the other.
     """
+
+    keeps_state: ClassVar[bool] = False  # whether ``run`` returns what users keep; else it returns None
 
     @abstractmethod
     def statistics(self, public: Public) -> tuple[Statistic, ...]:

@@ -1,0 +1,193 @@
+"""Vault room: users' rows on a Spark cluster: a frame of blocks of whole users, which never leaves it.
+
+`from_spark` brings each user's rows together in one partition and runs there what the other readers run here: the same
+checks, the same keys, the same blocks. The frame of blocks is kept (in memory and on the executors' disks) for the sweeps.
+A part that is lost is made again from the caller's frame, so that frame must give the same rows every time.
+"""
+
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow.compute makes its functions when it is imported)
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lowkey.data.assemble import check_duplicates_word
+from lowkey.data.columns import (
+    ColumnNames,
+    check_unknown_items_word,
+    names_for,
+    refuse_foreign_items,
+    refuse_no_rows,
+    to_rows,
+)
+from lowkey.data.domain import Domain
+from lowkey.data.formats import check_present
+from lowkey.data.ratings import Ratings
+from lowkey.data.rows import Block, HeldRows, Rows
+from lowkey.data.spark_errors import from_words, in_words, on_driver, on_executor
+from lowkey.errors import LowkeyError, refuse
+
+BLOCK_USERS = 1 << 14
+CELLS = ("offsets", "items", "ratings", "keys", "state")  # state: what the users keep between passes, if anything
+BLOCK_COLUMNS = "refused string, known boolean, " + ", ".join(f"{name} binary" for name in CELLS)
+BLOCK_SCHEMA = pa.schema([("refused", pa.string()), ("known", pa.bool_()), *((name, pa.binary()) for name in CELLS)])
+
+
+class SparkRows(Rows):
+    """The blocks as rows of a Spark frame, one block each, in `partitions` partitions."""
+
+    __slots__ = ("__weakref__", "_frame", "partitions")
+
+    def __init__(self, frame: Any, partitions: int) -> None:
+        self._frame, self.partitions = frame, partitions
+        # Spark would keep people's rows until its session ends. (At exit the session itself is going.)
+        weakref.finalize(self, _let_go, frame).atexit = False
+
+    def blocks(self, max_users: int) -> Iterator[Block]:
+        return self._elsewhere()
+
+    def over(self, places: npt.NDArray[np.int32]) -> Rows:
+        return self._elsewhere()
+
+    def whole(self) -> Block:
+        return self._elsewhere()
+
+    def _elsewhere(self) -> NoReturn:
+        refuse(
+            "ratings on Spark",
+            got="an engine or a method that wants them here",
+            needed="a pass that runs where they are",
+            try_="fit(ratings, engine=lk.SparkEngine(spark)), or read_ratings for a file on this machine",
+        )
+
+    def _open_frame(self) -> Any:
+        """The frame of blocks. For the Spark engine only; an architecture test lists the callers."""
+        return self._frame
+
+
+def _let_go(frame: Any) -> None:
+    with contextlib.suppress(Exception):  # a session that has ended holds nothing
+        frame.unpersist()
+
+
+def from_spark(
+    frame: Any,
+    domain: Domain,
+    *,
+    user: str,
+    item: str,
+    rating: str | None = None,
+    partitions: int | None = None,
+    duplicates: str = "error",
+    unknown_items: str = "error",
+) -> Ratings:
+    """The ratings in a Spark DataFrame, checked against `domain`, for `SparkEngine`.
+
+    `partitions` (default: the cluster's cores) is how many pieces the users are dealt to; a piece is held in an
+    executor's memory once, with about 60 bytes a rating. The rows of a frame have no order, so `duplicates` is not "last".
+    """
+    from pyspark.sql import functions as f
+
+    check_duplicates_word(duplicates)
+    check_unknown_items_word(unknown_items)
+    if duplicates == "last":
+        refuse(
+            "duplicates",
+            got="'last'",
+            needed="a rule that needs no order: a Spark frame has none",
+            try_="duplicates='mean'",
+        )
+    names = names_for(domain.scale, user, item, rating)
+    check_present(names.as_list(), list(frame.columns), sure_header=False)
+    count = frame.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
+    if count < 1:
+        refuse("partitions", got=f"{count}", needed="1 or more", try_="partitions=8")
+    columns = [f.col(f"`{name}`") for name in names.as_list()]
+    # With the number given, Spark neither merges nor splits the partitions; `place` lets every task make sure of it.
+    met = frame.select(*columns).repartition(count, columns[0])
+    met = met.withColumn("lowkey place", f.pmod(f.hash(columns[0]), f.lit(count)))
+    blocks = met.mapInArrow(on_executor(GroupByUser(names, domain, duplicates, unknown_items)), BLOCK_COLUMNS).persist()
+    rows = SparkRows(blocks, count)
+    any_block, known, refused = on_driver(lambda: blocks.agg(f.count("*") > 0, f.max("known"), f.max("refused")).first())
+    if refused is not None:
+        raise from_words(refused)
+    if not any_block:
+        refuse_no_rows()
+    if not known:
+        refuse_foreign_items(names)
+    return Ratings.of(domain, rows)
+
+
+@dataclass(frozen=True)
+class GroupByUser:
+    """On an executor: all rows of some users, in any order, as blocks."""
+
+    names: ColumnNames
+    domain: Domain
+    duplicates: str
+    unknown_items: str
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        pieces = [batch for batch in batches if batch.num_rows]
+        if not pieces:
+            return
+        table = pa.Table.from_batches(pieces)
+        context = TaskContext.get()
+        if context is None or not pc.all(pc.equal(table["lowkey place"], context.partitionId())).as_py():
+            # A user in two partitions would count twice, and move a sum by twice its sensitivity.
+            raise TypeError("Spark did not bring each user's rows together in one partition")
+        if self.names.rating is not None and self.duplicates != "error":
+            table = table.sort_by(self.names.rating)  # rows arrive in any order, and a sum of floats depends on it
+        columns = {name: table.column(name) for name in self.names.as_list()}
+        del table, pieces
+        try:
+            rows, known = to_rows(columns, self.names, self.domain, self.duplicates, self.unknown_items)
+        except LowkeyError as refusal:
+            # An answer rather than a failure: Spark would run the task again, and log it each time.
+            yield one_row(BLOCK_SCHEMA, refused=in_words(refusal))
+            return
+        for block in rows.blocks(BLOCK_USERS):
+            yield one_row(
+                BLOCK_SCHEMA,
+                known=known,
+                offsets=block.offsets.tobytes(),
+                items=block.items.tobytes(),
+                ratings=None if self.names.rating is None else block.values.tobytes(),
+                keys=block.keys.tobytes(),
+            )
+
+
+def one_row(schema: pa.Schema, row: Any = None, **cells: Any) -> Any:
+    """A batch of one row: the cells given, the others from ``row`` if there is one, else empty."""
+
+    def column(field: pa.Field) -> Any:
+        if field.name in cells:
+            return pa.array([cells[field.name]], field.type)
+        if row is not None and field.name in row.schema.names:
+            return row.column(field.name).cast(field.type)
+        return pa.nulls(1, field.type)
+
+    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)
+
+
+def held_rows(batch: Any, at: int) -> HeldRows:
+    """On an executor: one block of the frame. Copied, as compiled loops want aligned arrays."""
+
+    def array(name: str, kind: Any) -> Any:
+        cell = batch.column(name)[at]
+        return np.frombuffer(cell.as_buffer(), kind).copy() if cell.is_valid else None
+
+    offsets, items = array("offsets", np.int64), array("items", np.int32)
+    return HeldRows(offsets, items, array("ratings", np.float32), array("keys", np.uint64))

@@ -1,0 +1,92 @@
+"""Vault room: what runs on the executors of a Spark cluster: a sweep over a partition's blocks, and adding up chunks.
+
+The sums of a task leave it as chunks: a number, which says what coordinates they are, and int64 grid units.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lowkey.data.spark_rows import BLOCK_COLUMNS, BLOCK_SCHEMA, BLOCK_USERS, held_rows, one_row
+from lowkey.engines.base import block_users, check_kept, kernel_threads, no_sums
+from lowkey.kernels.sweep import Public, Sums, Sweep
+from lowkey.privacy.sums import Statistic
+
+CHUNK_COLUMNS = "chunk int, units binary"
+CHUNK_SCHEMA = pa.schema([("chunk", pa.int32()), ("units", pa.binary())])
+CARRIED_COLUMNS = f"{CHUNK_COLUMNS}, {BLOCK_COLUMNS}"  # a row is a chunk, or a block with its users' new state
+CARRIED_SCHEMA = pa.schema([*CHUNK_SCHEMA, *BLOCK_SCHEMA])
+
+
+def pieces_of(statistics: tuple[Statistic, ...], chunk: int) -> list[tuple[str, slice]]:
+    """The coordinates of all sums in one numbering: which sum, and which part of it, each chunk is."""
+    return [(s.name, slice(at, min(at + chunk, s.size))) for s in statistics for at in range(0, s.size, chunk)]
+
+
+@dataclass(frozen=True)
+class SweepTask:
+    """The sums of a partition's users; and, of a sweep whose users keep something, their blocks with it."""
+
+    shared: Any  # a broadcast of the sweep and its public values
+    chunk: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        sweep, public = self.shared.value
+        statistics, any_block = sweep.statistics(public), False
+        sums, users = no_sums(statistics), block_users(statistics, BLOCK_USERS)
+        schema = CARRIED_SCHEMA if sweep.keeps_state else CHUNK_SCHEMA
+        for batch in batches:
+            for at in range(batch.num_rows):
+                any_block = True
+                with kernel_threads(1):  # Spark gives a task one core
+                    state = run_block(sweep, batch, at, users, public, sums)
+                if state is not None:
+                    yield one_row(schema, batch.slice(at, 1), state=state)
+        if any_block:
+            yield from (one_row(schema, chunk=n, units=part) for n, part in cut(sums, statistics, self.chunk))
+
+
+def run_block(sweep: Sweep, batch: Any, at: int, users: int, public: Public, sums: Sums) -> bytes | None:
+    """Add a stored block's contributions, in pieces of at most ``users``; returns what its users keep."""
+    before = batch.column("state")[at]
+    state = np.load(io.BytesIO(before.as_buffer())) if before.is_valid else None
+    kept: list[Any] = []
+    first = 0
+    for block in held_rows(batch, at).blocks(users):
+        last = first + len(block.keys)
+        kept.append(sweep.run(block, None if state is None else state[first:last], public, sums))
+        check_kept(sweep, kept[-1])
+        first = last
+    if not sweep.keeps_state:
+        return None
+    written = io.BytesIO()
+    np.save(written, np.concatenate(kept), allow_pickle=False)
+    return written.getvalue()
+
+
+def cut(sums: Sums, statistics: tuple[Statistic, ...], chunk: int) -> Iterator[tuple[int, bytes]]:
+    """The chunks that are not all zero."""
+    flat = {name: array.reshape(-1) for name, array in sums.items()}
+    for number, (name, part) in enumerate(pieces_of(statistics, chunk)):
+        if flat[name][part].any():
+            yield number, flat[name][part].tobytes()
+
+
+def add_chunks(batches: Iterator[Any]) -> Iterator[Any]:
+    """Chunks of the same number, added. int64 wraps around, so the order does not matter."""
+    totals: dict[int, Any] = {}
+    for batch in batches:
+        for number, units in zip(batch.column("chunk").to_pylist(), batch.column("units"), strict=True):
+            found = np.frombuffer(units.as_buffer(), np.int64)
+            if number in totals:
+                totals[number] += found
+            else:
+                totals[number] = found.copy()
+    for number, units in totals.items():
+        yield one_row(CHUNK_SCHEMA, chunk=number, units=units.tobytes())

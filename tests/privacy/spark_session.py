@@ -1,0 +1,56 @@
+"""One small Spark session for all tests that need it: two threads, no network but the loopback, no web page.
+
+Skips with a reason where PySpark or Java is absent.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "768m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.log.level": "OFF",
+    "spark.python.daemon.module": "lowkey.engines.spark_daemon",
+    "spark.sql.codegen.wholeStage": "false",  # compiling Java for a handful of rows takes longer than the rows
+}
+
+
+def missing() -> str:
+    """Why Spark cannot run here, or nothing."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        return "no PySpark: pip install lowkey[spark]"
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None or subprocess.run([java, "-version"], capture_output=True).returncode:
+        return "no Java: install a Java 17 runtime, or set JAVA_HOME"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    if reason := missing():
+        pytest.skip(reason)
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # for the sweeps of spark_sweeps.py
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master("local[2, 2]").appName("lowkey tests")  # a task may fail once
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()  # it ends with the process

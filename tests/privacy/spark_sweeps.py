@@ -1,0 +1,54 @@
+"""Sweeps for the tests of the Spark engine, in a module that executors can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from lowkey.kernels.bias import ItemMeans
+from lowkey.kernels.sweep import Sweep
+from lowkey.privacy.sums import Statistic
+
+
+@dataclass(frozen=True, eq=False)
+class Together(Sweep):
+    """Several sweeps as one, each with its own public values; sums are named by the sweep's number."""
+
+    asked: list[tuple[Sweep, dict[str, Any]]]
+
+    def statistics(self, public: Any) -> tuple[Statistic, ...]:
+        return tuple(
+            Statistic(f"{at} {s.name}", s.shape, s.grid, s.sensitivity, s.peak_units, s.layout)
+            for at, (sweep, given) in enumerate(self.asked)
+            for s in sweep.statistics(given)
+        )
+
+    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
+        for at, (sweep, given) in enumerate(self.asked):
+            own = {name.partition(" ")[2]: array for name, array in sums.items() if name.partition(" ")[0] == str(at)}
+            sweep.run(block, None, given, own)
+        return None
+
+
+@dataclass(frozen=True)
+class DiesOnce(ItemMeans):
+    """Item means, of which the first block to come up takes its whole process down, after it has been added up."""
+
+    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
+        super().run(block, local, public, sums)
+        try:
+            os.close(os.open(public["marker"], os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return None
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+@dataclass(frozen=True)
+class Quotes(ItemMeans):
+    """Fails with a message that quotes somebody's rating, as libraries do."""
+
+    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
+        raise ValueError(f"cannot cast {float(block.values[0])} of row 0")

@@ -1,0 +1,122 @@
+"""The same sums to the bit from memory, from disk and from Spark, for every method of the table.
+
+A whole fit runs through each engine. Spark's is with three partitions; for one and eight, all sweeps of all methods, with
+the public values they were given, are run together as one sweep, since it is the number of Spark jobs that takes time.
+(Not those whose users keep something between passes: such methods are fitted with every number of partitions.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from estimators import CASES, DOMAINS, Case
+from kept import COLUMNS, KeepingBillboard, base_table
+from spark_session import spark  # noqa: F401 (a fixture)
+from spark_sweeps import Together
+
+import lowkey as lk
+from lowkey.data import external_sort
+from lowkey.data.stored import StoredRows
+from lowkey.engines import spark as spark_engine
+from lowkey.engines.base import Engine
+from lowkey.kernels.sweep import Sweep
+from lowkey.privacy.sums import Unreleased
+
+pytestmark = pytest.mark.xdist_group("spark")
+N_USERS = 120
+USERS_CASES = [case for case in CASES if case.protects == "users" and not case.one_block]
+PARTITIONS = (1, 3, 8)
+
+
+@dataclass
+class Noting(Engine):
+    """The local engine, which notes what it was asked."""
+
+    asked: list[tuple[Sweep, dict[str, Any]]]
+
+    def sweep(self, sweep: Any, data: Any, local: Any = None, public: Any = None) -> Any:
+        self.asked.append((sweep, dict(public or {})))
+        return lk.LocalEngine(1, 50).sweep(sweep, data, local, public)
+
+
+@cache
+def local_fit(case: Case) -> tuple[list[tuple[str, bytes]], list[tuple[Sweep, dict[str, Any]]]]:
+    """Every sum of a fit in memory, and every sweep it took."""
+    billboard, engine = KeepingBillboard(), Noting([])
+    data = lk.from_frame(base_table(case.domain, N_USERS), case.domain, **COLUMNS)
+    case.make().fit(data, engine=engine, billboard=billboard)
+    assert billboard.kept
+    return billboard.kept, engine.asked
+
+
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, lk.Ratings]:
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(external_sort, "BUCKET_ROWS", 100)
+        for feedback, domain in DOMAINS.items():
+            path = tmp_path_factory.mktemp("data") / "r.parquet"
+            pq.write_table(base_table(domain, N_USERS, seed=1), path, row_group_size=200)
+            found[feedback] = lk.read_ratings(path, domain, **COLUMNS, out_of_core=True)
+            assert isinstance(found[feedback]._open_rows(), StoredRows)
+    return found
+
+
+@pytest.fixture(scope="module")
+def on_spark(spark: Any) -> Callable[[str, int], lk.Ratings]:  # noqa: F811
+    @cache
+    def ratings(feedback: str, partitions: int) -> lk.Ratings:
+        frame = spark.createDataFrame(base_table(DOMAINS[feedback], N_USERS, seed=2))
+        return lk.from_spark(frame, DOMAINS[feedback], **COLUMNS, partitions=partitions)
+
+    return ratings
+
+
+@pytest.mark.parametrize("case", USERS_CASES, ids=str)
+def test_out_of_core_gives_the_same_sums(case: Case, on_disk: dict[str, lk.Ratings]) -> None:
+    billboard = KeepingBillboard()
+    case.make().fit(on_disk[case.feedback], engine=lk.LocalEngine(1), billboard=billboard)
+    assert billboard.kept == local_fit(case)[0]
+
+
+@pytest.mark.parametrize("case", USERS_CASES, ids=str)
+def test_spark_gives_the_same_sums(case: Case, spark: Any, on_spark: Callable[[str, int], lk.Ratings]) -> None:  # noqa: F811
+    kept, asked = local_fit(case)
+    first_of_its_kind = case is next(other for other in USERS_CASES if other.estimator is case.estimator)
+    keeps_state = any(sweep.keeps_state for sweep, _ in asked)
+    for partitions in PARTITIONS if keeps_state and first_of_its_kind else [3]:
+        billboard = KeepingBillboard()
+        case.make().fit(on_spark(case.feedback, partitions), engine=lk.SparkEngine(spark), billboard=billboard)
+        assert billboard.kept == kept, partitions
+
+
+@pytest.mark.parametrize("merged", [False, True], ids=["straight", "merged"])
+@pytest.mark.parametrize("partitions", PARTITIONS)
+@pytest.mark.parametrize("feedback", DOMAINS)
+def test_the_number_of_partitions_does_not_matter(
+    feedback: str,
+    partitions: int,
+    merged: bool,
+    spark: Any,  # noqa: F811
+    on_spark: Callable[[str, int], lk.Ratings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when sums are added up on the executors, in chunks that cut every array."""
+    if merged:
+        monkeypatch.setattr(spark_engine, "STRAIGHT_BYTES", 0)
+    steps = [step for case in USERS_CASES if case.feedback == feedback for step in local_fit(case)[1]]
+    together = Together([step for step in steps if not step[0].keeps_state])
+    data = lk.from_frame(base_table(DOMAINS[feedback], N_USERS), DOMAINS[feedback], **COLUMNS)
+    expected, _ = lk.LocalEngine(1).sweep(together, data)
+    engine = lk.SparkEngine(spark, chunk=101)
+    found, _ = engine.sweep(together, on_spark(feedback, partitions))
+    assert len(found) > 3
+    for name, closed in found.items():
+        assert np.array_equal(closed._units, expected[name]._units), name
+        assert isinstance(closed, Unreleased), name

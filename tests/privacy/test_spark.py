@@ -1,0 +1,246 @@
+"""Spark: what goes wrong changes no sum, spends no budget unseen and shows nobody's data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from estimators import DOMAINS
+from kept import COLUMNS, base_table
+from spark_session import spark  # noqa: F401 (a fixture)
+from spark_sweeps import DiesOnce, Quotes
+
+import lowkey as lk
+from lowkey.cli.main import run
+from lowkey.data.columns import ColumnNames
+from lowkey.data.spark_errors import on_driver, on_executor
+from lowkey.data.spark_rows import BLOCK_COLUMNS, GroupByUser
+from lowkey.errors import BudgetError, InputError
+from lowkey.kernels.bias import ItemMeans
+from lowkey.privacy.sums import Unreleased
+
+pytestmark = pytest.mark.xdist_group("spark")
+DOMAIN = DOMAINS["ratings"]
+BOUNDS = (1.5, 5.0)
+PUBLIC = {"n_items": DOMAIN.n_items, "center": 2.75, "item_bias": np.linspace(-1.0, 1.0, DOMAIN.n_items)}
+
+
+def expected_means(table: pa.Table) -> np.ndarray:
+    sums, _ = lk.LocalEngine(1).sweep(ItemMeans(*BOUNDS), lk.from_frame(table, DOMAIN, **COLUMNS), public=PUBLIC)
+    return opened(sums["item_means"])
+
+
+def opened(closed: Unreleased) -> np.ndarray:
+    assert closed._units is not None
+    return closed._units
+
+
+def test_a_task_that_is_killed_and_run_again_changes_nothing(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+    table = base_table(DOMAIN, 60)
+    ratings = lk.from_spark(spark.createDataFrame(table), DOMAIN, **COLUMNS, partitions=2)
+    marker = tmp_path / "died"
+    sums, _ = lk.SparkEngine(spark).sweep(DiesOnce(*BOUNDS), ratings, public={**PUBLIC, "marker": str(marker)})
+    assert marker.exists()  # a process did die
+    assert np.array_equal(opened(sums["item_means"]), expected_means(table))
+
+
+def test_an_error_in_a_task_quotes_nobody(spark: Any) -> None:  # noqa: F811
+    ratings = lk.from_spark(spark.createDataFrame(base_table(DOMAIN, 20)), DOMAIN, **COLUMNS, partitions=1)
+    with pytest.raises(InputError, match="an unexpected ValueError in a task") as failure:
+        lk.SparkEngine(spark).sweep(Quotes(*BOUNDS), ratings, public=PUBLIC)
+    assert "cast" not in str(failure.value)
+    assert failure.value.__context__ is None
+    assert failure.value.__cause__ is None
+
+
+def test_a_user_whose_rows_are_spread_over_files_and_partitions_that_are_empty(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+    """Rows in random order in three files, and eight partitions for a handful of users."""
+    table = base_table(DOMAIN, 6)
+    bounds = [at * len(table) // 3 for at in range(4)]
+    for at in range(3):
+        pq.write_table(table.slice(bounds[at], bounds[at + 1] - bounds[at]), tmp_path / f"{at}.parquet")
+    assert len(pq.read_table(tmp_path)) == len(table)
+    ratings = lk.from_spark(spark.read.parquet(str(tmp_path)), DOMAIN, **COLUMNS, partitions=8)
+    sums, _ = lk.SparkEngine(spark).sweep(ItemMeans(*BOUNDS), ratings, public=PUBLIC)
+    assert np.array_equal(opened(sums["item_means"]), expected_means(table))
+
+
+def replaced(table: pa.Table, column: str, value: Any, kind: Any = None) -> pa.Table:
+    cells = [value, *table[column].to_pylist()[1:]]
+    return table.set_column(table.schema.names.index(column), column, pa.array(cells, kind))
+
+
+BAD = {
+    "none of the names asked for": lambda t: t.rename_columns(["a", "b", "c"]),
+    "no 'rating' among": lambda t: t.drop_columns("rating"),
+    "column 'user': got missing values": lambda t: replaced(t, "user", None),
+    "column 'item': got missing values": lambda t: replaced(t, "item", None),
+    "column 'rating': got missing values": lambda t: replaced(t, "rating", None),
+    "ids that are not in the catalogue": lambda t: replaced(t, "item", "a secret film"),
+    "ratings outside the range": lambda t: replaced(t, "rating", 77.25),
+    "ids that are integers or text": lambda t: t.set_column(0, "user", pa.array(np.arange(len(t)) / 2)),
+    "the same item more than once": lambda t: pa.concat_tables([t, t.slice(0, 1)]),
+    "no rows": lambda t: t.slice(0, 0),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_frames_are_refused_as_they_are_here(spark: Any, message: str) -> None:  # noqa: F811
+    table = BAD[message](base_table(DOMAIN, 6))
+    frame = spark.createDataFrame(table)
+    said = []
+    for read in (
+        lambda: lk.from_frame(table, DOMAIN, **COLUMNS),
+        lambda: lk.from_spark(frame, DOMAIN, **COLUMNS, partitions=2),
+    ):
+        with pytest.raises(InputError, match=message) as refusal:
+            read()
+        said.append(str(refusal.value))
+        assert "secret" not in said[-1]
+        assert "77" not in said[-1]
+        assert refusal.value.__context__ is None
+    assert said[0] == said[1]
+
+
+def test_items_may_be_dropped_but_not_all(spark: Any) -> None:  # noqa: F811
+    table = base_table(DOMAIN, 12)
+    few = lk.Domain(items=["film 03", "film 11"], rating_range=(0.5, 5.0))
+    frame = spark.createDataFrame(table)
+    ratings = lk.from_spark(frame, few, **COLUMNS, partitions=3, unknown_items="drop")
+    held = lk.from_frame(table, few, **COLUMNS, unknown_items="drop")
+    public = {**PUBLIC, "n_items": 2, "item_bias": np.zeros(2)}
+    here, _ = lk.LocalEngine(1).sweep(ItemMeans(*BOUNDS), held, public=public)
+    there, _ = lk.SparkEngine(spark).sweep(ItemMeans(*BOUNDS), ratings, public=public)
+    assert np.array_equal(opened(there["item_means"]), opened(here["item_means"]))
+    foreign = lk.Domain(items=["x"], rating_range=(0.5, 5.0))
+    with pytest.raises(InputError, match="no id that is in the catalogue"):
+        lk.from_spark(frame, foreign, **COLUMNS, partitions=2, unknown_items="drop")
+
+
+def test_what_a_frame_cannot_say(spark: Any) -> None:  # noqa: F811
+    frame = spark.createDataFrame(base_table(DOMAIN, 6))
+    for options, message in (
+        ({"duplicates": "last"}, "Spark frame has none"),
+        ({"duplicates": "first"}, "duplicates"),
+        ({"unknown_items": "keep"}, "unknown_items"),
+        ({"partitions": 0}, "partitions"),
+    ):
+        with pytest.raises(InputError, match=message):
+            lk.from_spark(frame, DOMAIN, **COLUMNS, **options)
+
+
+def test_a_user_in_two_partitions_is_noticed(spark: Any) -> None:  # noqa: F811
+    """Then one person would count twice, so it must not pass, whatever brought it about."""
+    from pyspark.sql import functions as f
+
+    frame = spark.createDataFrame(base_table(DOMAIN, 6))
+    torn = frame.withColumn("lowkey place", f.pmod(f.hash("user"), f.lit(4))).repartition(4)  # at random
+    task = on_executor(GroupByUser(ColumnNames("user", "item", "rating"), DOMAIN, "error", "error"))
+    with pytest.raises(InputError, match="an unexpected TypeError in a task"):
+        on_driver(lambda: torn.mapInArrow(task, BLOCK_COLUMNS).count())
+
+
+def test_engines_and_ratings_must_belong_together(spark: Any) -> None:  # noqa: F811
+    table = base_table(DOMAIN, 6)
+    held = lk.from_frame(table, DOMAIN, **COLUMNS)
+    there = lk.from_spark(spark.createDataFrame(table), DOMAIN, **COLUMNS, partitions=1)
+    with pytest.raises(InputError, match="SparkEngine"):
+        lk.DPBias(epsilon=1.0, delta=1e-6).fit(there)
+    with pytest.raises(InputError, match="from_spark"):
+        lk.DPBias(epsilon=1.0, delta=1e-6).fit(held, engine=lk.SparkEngine(spark))
+    assert repr(there) == repr(held) == "Ratings(closed, 16 items, ratings 0.5..5)"
+
+
+DRIVER = """
+import os, sys
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+from estimators import DOMAINS
+from kept import COLUMNS, base_table
+from spark_session import SETTINGS
+from pyspark.sql import SparkSession
+import lowkey as lk
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+builder = SparkSession.builder.master("local[1]")
+for name, value in SETTINGS.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+
+class Dying(lk.Billboard):
+    def post(self, unreleased):
+        if len(self.ledger.spent()) == 1:
+            os._exit(7)
+        return super().post(unreleased)
+
+ratings = lk.from_spark(spark.createDataFrame(base_table(DOMAINS["ratings"], 30)), DOMAINS["ratings"], **COLUMNS)
+ledger = lk.Ledger(sys.argv[2], total=(1.5, 1e-6))
+lk.DPBias(epsilon=1.0, delta=1e-6, n_iter=3).fit(ratings, engine=lk.SparkEngine(spark), billboard=Dying(ledger))
+"""
+
+
+def test_a_driver_that_dies_between_two_posts_leaves_an_honest_ledger(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+    """What it posted stays spent: a rerun starts anew and pays on top, and what does not fit the total is refused."""
+    path = tmp_path / "people.jsonl"
+    here = Path(__file__).parent
+    places = os.pathsep.join([str(here), str(here.parent / "conformance")])
+    died = subprocess.run([sys.executable, "-c", DRIVER, places, str(path)], capture_output=True)
+    assert died.returncode == 7, died.stderr[-2000:]
+    ledger = lk.Ledger(path)
+    (plan,) = ledger.plans()
+    one_post = lk.DPBias(epsilon=1.0, delta=1e-6, n_iter=3)
+    assert [line.name for line in ledger.spent()] == [plan.lines[0].name]
+    spent = ledger.price(1e-6).epsilon
+    assert 0.0 < spent < plan.price.epsilon
+    ratings = lk.from_spark(spark.createDataFrame(base_table(DOMAIN, 30)), DOMAIN, **COLUMNS)
+    one_post.fit(ratings, engine=lk.SparkEngine(spark), billboard=lk.Billboard(ledger))
+    both = ledger.price(1e-6).epsilon
+    assert both > max(spent, plan.price.epsilon)
+    assert one_post.guarantee_.epsilon == both  # what is stated covers the posts of the run that died
+    assert len(ledger.spent()) == 1 + 3
+    with pytest.raises(BudgetError):
+        one_post.fit(ratings, engine=lk.SparkEngine(spark), billboard=lk.Billboard(ledger))
+
+
+def test_the_command_line_releases_from_spark(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+    pq.write_table(base_table(DOMAIN, 60), tmp_path / "r.parquet")
+    (tmp_path / "items.txt").write_text("\n".join(DOMAIN.item_ids.to_pylist()))
+    names = ["--user", "user", "--item", "item", "--rating", "rating", "--scale", "0.5", "5"]
+    budget = ["--epsilon", "1", "--delta", "1e-6", "--method", "bias", "--quiet", "--out", str(tmp_path / "out")]
+    order = ["release", str(tmp_path / "r.parquet"), *names, *budget, "--engine", "spark", "--partitions", "2"]
+    assert run([*order, "--items", str(tmp_path / "items.txt")]) == 0
+    assert run(["verify", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "flink"], "local or spark"),
+        (["--master", "local[2]"], "no --engine spark"),
+        (["--engine", "spark", "--in-memory"], "Spark decides"),
+        (["--engine", "spark", "--private-catalogue"], "a public catalogue"),
+    ],
+)
+def test_options_that_do_not_go_together(tmp_path: Path, capsys: Any, options: list[str], message: str) -> None:
+    pq.write_table(base_table(DOMAIN, 6), tmp_path / "r.parquet")
+    items = [] if "--private-catalogue" in options else ["--items", "1..3"]
+    names = ["--user", "user", "--item", "item", "--rating", "rating", "--scale", "0.5", "5", *items]
+    order = [
+        "release",
+        str(tmp_path / "r.parquet"),
+        *names,
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert run([*order, *options]) == 2
+    assert message in capsys.readouterr().err
