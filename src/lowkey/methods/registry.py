@@ -14,6 +14,7 @@ PRIVATE = {
     "als": "lowkey.methods.als:DPALS",
     "bias": "lowkey.methods.bias:DPBias",
     "factors": "lowkey.methods.factors:DPFactors",
+    "lmc": "lowkey.methods.lmc:DPLMC",
     "moments": "lowkey.methods.moments:DPMoments",
     "sketch": "lowkey.methods.sketched_moments:DPSketch",
     "frank-wolfe": "lowkey.methods.frank_wolfe:DPFrankWolfe",
