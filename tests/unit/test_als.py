@@ -60,8 +60,8 @@ def test_the_plan_is_printed_before_any_data_and_costs_what_was_asked():
     assert 0.999 < plan.price.epsilon <= 1.0
     shares = {line.name: line.times * line.mechanism.mu**2 for line in plan.lines}
     assert gaussian_epsilon(math.sqrt(sum(shares.values())), 1e-6) <= 1.0
-    # Default growth: every round gets half as much again as the one before.
-    assert shares["item_rhs_2"] / shares["item_rhs_1"] == pytest.approx(1.5)
+    # Default growth for binary feedback: every round gets twice as much as the one before.
+    assert shares["item_rhs_2"] / shares["item_rhs_1"] == pytest.approx(2.0)
     assert {line.name: line.size for line in plan.lines}["item_gram_1"] == 30 * 10
 
 

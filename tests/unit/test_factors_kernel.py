@@ -7,7 +7,7 @@ import pytest
 
 from lowkey.data.ratings import Block
 from lowkey.kernels import factors as kernel
-from lowkey.kernels.factors import ACTIVITY, FactorRound
+from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, LARGEST_EXCESS, FactorRound
 from lowkey.linalg.packed import unpack
 
 N_ITEMS, RANK = 9, 3
@@ -46,7 +46,7 @@ def ridge(a: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def reference(block: Block, known: dict) -> tuple[np.ndarray, np.ndarray]:
     """Both sums, with one honest ridge regression per rating, without grid."""
-    update, moments = np.zeros((N_ITEMS, RANK + 1)), np.zeros((RANK + 3, RANK + 3))
+    update, moments = np.zeros((N_ITEMS, RANK + 1)), np.zeros((RANK + EXTRA, RANK + EXTRA))
     for u in range(len(block.offsets) - 1):
         part = slice(block.offsets[u], block.offsets[u + 1])
         items = block.items[part]
@@ -66,7 +66,10 @@ def reference(block: Block, known: dict) -> tuple[np.ndarray, np.ndarray]:
         factor = ridge(a, y)[1:]
         factor *= np.sqrt(n**2 - 1.0) / max(np.linalg.norm(factor), 1e-300)
         spread = np.sqrt(np.sum(w**2 * e * in_sample)) / ROUND.update_bound
-        x = np.sqrt(clip * w.sum() / n) * np.array([1.0, *factor, spread, ACTIVITY * len(items) ** -0.25])
+        # The share of an offset of 1 that the ridge regression gives back, and the offset's square in prior variances.
+        seen, offset_variance = ridge(a, np.ones(len(items)))[0], ROUND.reg / ROUND.offset_reg
+        excess = EXCESS * min(ridge(a, y)[0] ** 2 / offset_variance - seen, LARGEST_EXCESS)
+        x = np.sqrt(clip * w.sum() / n) * np.array([1.0, *factor, spread, ACTIVITY * len(items) ** -0.25, excess])
         x *= min(1.0, ROUND.moment_bound / np.linalg.norm(x))
         moments += np.outer(x, x)
     return update, moments
@@ -86,7 +89,7 @@ def test_both_sums_are_those_of_the_definition(seed: int) -> None:
 def test_pieces_and_order_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     block, known = crowd(5, 40), public()
     whole = sums_of(ROUND, block, known)
-    monkeypatch.setattr(kernel, "PIECE_ENTRIES", 7)
+    monkeypatch.setattr(kernel, "EXACT_USERS", 7)
     for name, total in sums_of(ROUND, block, known).items():
         assert np.array_equal(total, whole[name])
     added = {name: np.zeros_like(total) for name, total in whole.items()}

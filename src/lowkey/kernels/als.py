@@ -6,7 +6,7 @@
 | e_j | the user's residual at item j: rating - center - item bias - the user's own offset | target |
 | w_j | weight of the user's rating of j: the sum of w_j^2 over the user's items is at most 1 | item_weights, max_ratings |
 | G_j, g_j | sums over users of w_j u u^T and of w_j e_j u | item_gram, item_rhs |
-| K | the sum of u u^T over all users, for the implicit term | user_gram |
+| K | the sum of min(1, c s) u u^T over all users, s what turns the user's item weights into w | user_gram |
 
 Paper: DPALS (Chien et al. 2021), Algorithm 1 and, for the choice of ratings, Algorithm 3; the weights are those of
 Krichene et al. 2023 (Multi-Task Differential Privacy Under Distribution Skew). Deviates: ``docs/dpals.md``, (a) to (h).
@@ -47,7 +47,8 @@ class ItemEquations(Sweep):
     x_j = sqrt(w_j) u and t_j = sqrt(w_j) e_j are truncated towards zero; products x_j x_j^T and t_j x_j are exact.
     Stack of G_j: its squared norm is the sum of |x_j|^4 <= sum of w_j^2 |u|^4 <= 1, and it is positive semidefinite,
     so replace-one is sqrt(2). Stack of g_j: the sum of t_j^2 |x_j|^2 <= sum of w_j^2 e_j^2 |u|^2 <= row_bound^2, as the
-    row (w_j e_j) is clipped to norm row_bound; replace-one is twice that. K: |u u^T|_F <= 1, again acute.
+    row (w_j e_j) is clipped to norm row_bound; replace-one is twice that. K: |u u^T|_F <= 1, again acute, also after the
+    factor min(1, c s), c = ``user_gram_scale``, with which a user weighs in the implicit term as in the ratings.
     No coordinate of one user exceeds 2^36 units: |x_j|^2 <= 1 and |t_j x_j| <= row_bound.
     """
 
@@ -58,6 +59,7 @@ class ItemEquations(Sweep):
     user_reg_exponent: float = 0.0  # ridge = user_reg * (number of ratings)^exponent; local, and free
     unobserved_weight: float = 0.0
     max_ratings: int | None = None  # rarest items first; None: all of them, by item weight
+    user_gram_scale: float = 1.0
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -96,7 +98,8 @@ class ItemEquations(Sweep):
             *(1.0 / self.row_grid.step, sums[gram], sums[rhs], DGEMM),
         )
         if self.unobserved_weight > 0.0:
-            whole = factors.astype(np.float64)  # whole numbers, so that the product is exact
+            roots = np.sqrt(np.minimum(1.0, self.user_gram_scale * root_scale**2))
+            whole = np.trunc(roots[:, None] * factors)  # whole numbers, so that the product is exact
             sums[users] += pack(whole.T @ whole).astype(np.int64)
         return None
 

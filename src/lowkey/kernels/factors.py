@@ -23,19 +23,25 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.linalg.blas import DGEMM, add_gram_float64, outer_gram_float64, product_float64
+from lowkey.linalg.inverse import invert_positive
+from lowkey.linalg.packed import pack
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
 UPDATE_BITS = 30
 MOMENT_BITS = 20  # of a coordinate; a product has twice as many, and int64 holds the sum over 2^23 users
-PIECE_ENTRIES = 1 << 15  # ratings whose contributions are held at a time
-EXTRA = 3  # coordinates of the second moments beside the factor: 1, the residual and the activity
-ACTIVITY = 2.0  # scale of the last one, so that it is of order one for most users
+EXACT_USERS = 1 << 13  # of whom float64 holds the sum of products of 2 * MOMENT_BITS bits exactly
+SLICE = 64  # users dealt to a thread at a time
+EXTRA = 4  # coordinates of the second moments beside the factor: 1, the residual, the activity and the offset's excess
+ACTIVITY = 2.0  # scale of the third, so that it is of order one for most users
+EXCESS = 0.5  # scale of the last
+LARGEST_EXCESS = 8.0  # beyond which it is cut
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,11 @@ class FactorRound(Sweep):
 
     Update: a user's whole matrix (w_j e_j p_j / N)_j, N^2 the w-weighted mean of |p_j|^2, is clipped to Frobenius norm
     ``update_bound`` by one factor c, then truncated entry by entry. Arbitrary vectors: replace-one doubles.
-    Moments: x = sqrt(c W/N) (1, u, e/update_bound, ACTIVITY m^(-1/4)), W the sum of w, e the root mean square residual,
-    clipped to norm ``moment_bound``, truncated, then multiplied exactly: x x^T is positive semidefinite of Frobenius
-    norm |x|^2 <= moment_bound^2, so replace-one is sqrt(2) times add/remove.
+    Moments: x = sqrt(c W/N) (1, u, e/update_bound, ACTIVITY m^(-1/4), EXCESS d), W the sum of w, e the root mean square
+    residual, clipped to norm ``moment_bound``, truncated, then multiplied exactly: x x^T is positive semidefinite of
+    Frobenius norm |x|^2 <= moment_bound^2, so replace-one is sqrt(2) times add/remove. d compares the user's offset s with
+    its prior variance t^2 = reg/offset_reg: with b the share of an offset that the ridge lets through, E[s^2] = t^2 b if t
+    is right, so d = s^2/t^2 - b has mean 0 then.
     """
 
     number: int
@@ -73,146 +81,190 @@ class FactorRound(Sweep):
 
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
         prior = public["center"] + public["item_bias"]
+        n_items, rank = public["item_factors"].shape
+        n_users, threads = len(block.offsets) - 1, get_num_threads()
+        design = np.column_stack([np.ones(n_items), public["item_factors"]])
+        ridge = np.append(self.offset_reg, np.full(rank, self.reg))
         update_grid, moment_grid = self._grids()
-        bounds = (self.reg, self.offset_reg, self.update_bound, self.moment_bound, update_grid.step, moment_grid.step)
-        first, n_users = 0, len(block.offsets) - 1
-        while first < n_users:
-            last = max(first + 1, int(np.searchsorted(block.offsets, block.offsets[first] + PIECE_ENTRIES)) - 1)
-            lo, hi = block.offsets[first], block.offsets[last]
-            piece = (block.offsets[first : last + 1] - lo, block.items[lo:hi], block.values[lo:hi])
-            updates, moments = _contributions(*piece, prior, public["item_factors"], public["item_weights"], *bounds)
-            _add_rows(piece[1], updates, sums[self.update])
-            _add_squares(moments, sums["user_moments"])
-            first = last
+        bounds = (self.update_bound, self.moment_bound, 1.0 / update_grid.step, moment_grid.step)
+        updates = np.zeros((threads, n_items, rank + 1), np.int64)
+        moments = np.zeros((n_users, rank + EXTRA))
+        rows = (block.offsets, block.items, block.values)
+        _contribute(*rows, prior, design, public["item_weights"], ridge, *bounds, updates, moments, DGEMM)
+        sums[self.update] += updates.sum(axis=0)
+        for first in range(0, n_users, EXACT_USERS):
+            some = moments[first : first + EXACT_USERS]
+            sums["user_moments"] += pack(some.T @ some).astype(np.int64)
         return None
 
 
 @njit(cache=True, parallel=True)
-def _contributions(
-    offsets, items, values, prior, factors, weights, reg, offset_reg, update_bound, moment_bound, update_step, moment_step
+def _contribute(
+    offsets,
+    items,
+    values,
+    prior,
+    design,
+    weights,
+    ridge,
+    update_bound,
+    moment_bound,
+    per_update_unit,
+    moment_step,
+    updates,
+    moments,
+    dgemm,
 ):
-    """Per rating its row of the update, and per user the vector x, both in grid units; each from the own row alone."""
-    n_users, size = len(offsets) - 1, factors.shape[1] + 1
-    updates = np.zeros((len(items), size), np.int64)
-    moments = np.zeros((n_users, size + EXTRA - 1), np.int64)
-    for u in prange(n_users):
-        lo, hi = offsets[u], offsets[u + 1]
-        if hi == lo:
-            continue
-        inverse = np.zeros((size, size))
-        solution = np.zeros(size)
-        _own_ridge(items[lo:hi], values[lo:hi], prior, factors, reg, offset_reg, inverse, solution)
-        squared_weight = 0.0
-        for p in range(lo, hi):
-            squared_weight += weights[items[p]] ** 2
-        total_weight, mean_square, squared_norm, variance = 0.0, 0.0, 0.0, 0.0
-        rows = np.empty((hi - lo, size))  # w e p
-        gain = np.empty(size)
-        for p in range(lo, hi):
-            j = items[p]
-            residual = values[p] - prior[j] - solution[0]
-            gain[:] = inverse[0]
-            for b in range(1, size):  # column by column (the inverse is symmetric): the inner loop has no running sum
-                part, column = factors[j, b - 1], inverse[b]
-                for a in range(size):
-                    gain[a] += column[a] * part
-            leverage = gain[0]
-            for a in range(1, size):
-                leverage += gain[a] * factors[j, a - 1]
-                residual -= solution[a] * factors[j, a - 1]
-            residual /= 1.0 - leverage
-            weight = weights[j] / math.sqrt(squared_weight)
-            rows[p - lo, 0] = weight * residual
-            square = 1.0
-            for a in range(1, size):
-                own = solution[a] - gain[a] * residual
-                rows[p - lo, a] = weight * residual * own
-                square += own * own
-            total_weight += weight
-            mean_square += weight * square
-            squared_norm += (weight * residual) ** 2 * square
-            variance += (weight * residual) ** 2 * (1.0 - leverage)
-        mean_square /= total_weight
-        scale = 1.0 / math.sqrt(mean_square)
-        clip = shrink_factor(squared_norm * scale * scale, update_bound)
-        for p in range(hi - lo):
-            for a in range(size):
-                updates[lo + p, a] = to_units(clip * scale * rows[p, a], update_step)
-        x = np.empty(size + EXTRA - 1)
-        x[0], x[size], x[size + 1] = 1.0, math.sqrt(variance) / update_bound, ACTIVITY * float(hi - lo) ** -0.25
-        square = 1e-300
-        for a in range(1, size):
-            square += solution[a] ** 2
-        shorter = math.sqrt(max(mean_square - 1.0, 0.0) / square)  # as long as the factors that leave an item out
-        for a in range(1, size):
-            x[a] = solution[a] * shorter
-        root = math.sqrt(clip * total_weight * scale)
-        square = 0.0
-        for a in range(len(x)):
-            x[a] *= root
-            square += x[a] ** 2
-        clip = shrink_factor(square, moment_bound)
-        for a in range(len(x)):
-            moments[u, a] = to_units(clip * x[a], moment_step)
-    return updates, moments
+    """Every thread adds its users' update matrices to its own total, and writes their vectors x, all in grid units."""
+    n_users, size = len(offsets) - 1, design.shape[1]
+    longest = 0
+    for u in range(n_users):
+        longest = max(longest, offsets[u + 1] - offsets[u])
+    for thread in prange(len(updates)):
+        a, rows = np.empty((longest, size)), np.empty((longest, size))  # (1, v_j); then A^-1 (1, v_j); then w e p
+        y, w = np.empty(longest), np.empty(longest)
+        inverse, solution, spare = np.empty(size * size), np.empty(size), np.empty((3, size))
+        for part in range(thread, (n_users + SLICE - 1) // SLICE, len(updates)):
+            for u in range(part * SLICE, min(n_users, (part + 1) * SLICE)):
+                lo, m = offsets[u], offsets[u + 1] - offsets[u]
+                if m == 0:
+                    continue
+                own = items[lo : lo + m]
+                _gather(own, values[lo : lo + m], prior, design, weights, a, y, w)
+                if m >= size:
+                    solved = _primal(a, y, m, ridge, inverse, spare, solution, rows, dgemm)
+                else:
+                    solved = _dual(a, y, m, ridge, inverse, spare, solution, rows, dgemm)
+                if not solved:  # defined, and a function of this user alone
+                    continue
+                total_weight, mean_square, squared_norm, variance, seen = _leave_one_out(a, y, w, m, solution, rows)
+                scale = 1.0 / math.sqrt(mean_square)
+                clip = shrink_factor(squared_norm * scale * scale, update_bound)
+                if not squared_norm * clip * scale < np.inf:  # infinite or no number: this user contributes nothing
+                    continue
+                _add_rows(own, rows, clip * scale * per_update_unit, updates[thread])
+                x = moments[u]
+                x[0], x[size], x[size + 1] = 1.0, math.sqrt(variance) / update_bound, ACTIVITY * float(m) ** -0.25
+                x[size + 2] = EXCESS * min(solution[0] ** 2 * ridge[0] / ridge[size - 1] - seen, LARGEST_EXCESS)
+                square = 1e-300
+                for k in range(1, size):
+                    square += solution[k] ** 2
+                shorter = math.sqrt(max(mean_square - 1.0, 0.0) / square)  # as long as the factors that leave an item out
+                for k in range(1, size):
+                    x[k] = solution[k] * shorter
+                root = math.sqrt(clip * total_weight * scale)
+                square = 0.0
+                for k in range(len(x)):
+                    x[k] *= root
+                    square += x[k] ** 2
+                clip = shrink_factor(square, moment_bound)
+                for k in range(len(x)):
+                    x[k] = float(to_units(clip * x[k], moment_step))
 
 
-@njit(cache=True, nogil=True)
-def _own_ridge(items, values, prior, factors, reg, offset_reg, inverse, solution):
-    """The inverse of the ridge matrix of the rows (1, v_j), and the solution, in place: an offset, then the factor."""
+@njit(cache=True)
+def _gather(own, values, prior, design, weights, a, y, w):
+    squared = 0.0
+    for p in range(len(own)):
+        j = own[p]
+        y[p] = values[p] - prior[j]
+        w[p] = weights[j]
+        squared += w[p] * w[p]
+        row, to = design[j], a[p]
+        for k in range(len(row)):
+            to[k] = row[k]
+    for p in range(len(own)):
+        w[p] /= math.sqrt(squared)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _primal(a, y, m, ridge, inverse, spare, solution, rows, dgemm):
+    """``rows`` = a A^-1 and the solution A^-1 a^T y, A = a^T a + ridge. False where there is none."""
     size = len(solution)
-    gram = np.zeros((size, size))
-    rhs = np.zeros(size)
-    for p in range(len(items)):
-        row = factors[items[p]]
-        y = values[p] - prior[items[p]]
-        gram[0, 0] += 1.0
-        rhs[0] += y
-        for a in range(1, size):
-            gram[a, 0] += row[a - 1]
-            rhs[a] += y * row[a - 1]
-            part, line, others = row[a - 1], gram[a, 1 : a + 1], row[:a]
-            for b in range(a):
-                line[b] += part * others[b]
-    gram[0, 0] += offset_reg
-    for a in range(1, size):
-        gram[a, a] += reg
-    # Cholesky in place, then the inverse of the triangle, then its square.
-    for a in range(size):
-        for b in range(a + 1):
-            total = gram[a, b]
-            for k in range(b):
-                total -= gram[a, k] * gram[b, k]
-            gram[a, b] = math.sqrt(max(total, 1e-300)) if a == b else total / gram[b, b]
-    lower = np.zeros((size, size))
-    for b in range(size):
-        for a in range(b, size):
-            total = 1.0 if a == b else 0.0
-            for k in range(b, a):
-                total -= gram[a, k] * lower[k, b]
-            lower[a, b] = total / gram[a, a]
-    for a in range(size):
+    square = inverse.reshape(size, size)
+    add_gram_float64(a, size, m, 0.0, square, dgemm)
+    for k in range(size):
+        square[k, k] += ridge[k]
+    if not invert_positive(square, spare[0]):
+        return False
+    product_float64(a, square, m, size, size, rows, dgemm)
+    rhs = spare[0]
+    rhs[:] = 0.0
+    for p in range(m):
+        row, target = a[p], y[p]
+        for k in range(size):
+            rhs[k] += row[k] * target
+    for k in range(size):
+        row, total = square[k], 0.0
         for b in range(size):
-            for k in range(max(a, b), size):
-                inverse[a, b] += lower[k, a] * lower[k, b]
-    for a in range(size):
-        for b in range(size):
-            solution[a] += inverse[a, b] * rhs[b]
+            total += row[b] * rhs[b]
+        solution[k] = total
+    return True
 
 
-@njit(cache=True, nogil=True)
-def _add_rows(items, updates, total):
-    for p in range(len(items)):
-        for a in range(updates.shape[1]):
-            total[items[p], a] += updates[p, a]
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _dual(a, y, m, ridge, inverse, spare, solution, rows, dgemm):
+    """The same for a user with fewer ratings than coefficients: a A^-1 = (b b^T + 1)^-1 b ridge^-1/2, b = a ridge^-1/2."""
+    size = len(solution)
+    square = inverse[: m * m].reshape(m, m)
+    root = spare[1]
+    for k in range(size):
+        root[k] = 1.0 / math.sqrt(ridge[k])
+    for p in range(m):
+        row = a[p]
+        for k in range(size):
+            row[k] *= root[k]
+    outer_gram_float64(a, m, size, square, dgemm)
+    for p in range(m):
+        square[p, p] += 1.0
+    if not invert_positive(square, spare[0]):
+        return False
+    product_float64(square, a, m, m, size, rows, dgemm)
+    solution[:] = 0.0
+    for p in range(m):
+        gain, row, target = rows[p], a[p], y[p]
+        for k in range(size):
+            gain[k] *= root[k]
+            solution[k] += gain[k] * target
+            row[k] /= root[k]
+    return True
 
 
-@njit(cache=True, nogil=True)
-def _add_squares(moments, triangle):
-    """triangle += sum of x x^T, packed row by row; whole numbers, so exact."""
-    for u in range(len(moments)):
-        at = 0
-        for a in range(moments.shape[1]):
-            for b in range(a, moments.shape[1]):
-                triangle[at] += moments[u, a] * moments[u, b]
-                at += 1
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _leave_one_out(a, y, w, m, solution, rows):
+    """``rows``, given as A^-1 a, become w e p.
+
+    Sum of w, w-mean of |p|^2, squared norm of the rows, mean of e_loo e_in, and the share of an offset that is seen.
+    """
+    size = len(solution)
+    total_weight, mean_square, squared_norm, variance, seen = 0.0, 0.0, 0.0, 0.0, 0.0
+    for p in range(m):
+        row, gain = a[p], rows[p]
+        leverage, fitted = 0.0, 0.0
+        for k in range(size):
+            leverage += row[k] * gain[k]
+            fitted += row[k] * solution[k]
+        seen += gain[0]
+        residual = (y[p] - fitted) / (1.0 - leverage)
+        weighted = w[p] * residual
+        square, norm = 1.0, weighted * weighted
+        for k in range(1, size):
+            own = solution[k] - gain[k] * residual
+            square += own * own
+            gain[k] = weighted * own
+            norm += gain[k] * gain[k]
+        gain[0] = weighted
+        total_weight += w[p]
+        mean_square += w[p] * square
+        squared_norm += norm
+        variance += weighted * weighted * (1.0 - leverage)
+    return total_weight, mean_square / total_weight, squared_norm, variance, seen
+
+
+@njit(cache=True)
+def _add_rows(own, rows, factor, total):
+    """In units towards zero; after the clip no number exceeds 2^UPDATE_BITS units, which int32 holds."""
+    for p in range(len(own)):
+        row, to = rows[p], total[own[p]]
+        for k in range(len(to)):
+            to[k] += np.int32(row[k] * factor)

@@ -88,10 +88,10 @@ def _sytrd(context, address, uplo, n, a, lda, d, e, tau, work, lwork, info):
 @njit(cache=True)
 def add_gram_float64(x, n, k, beta, c, dgemm):
     """Upper triangle of c (n, n) = beta c + x^T x, for the first k rows of x (., n)."""
-    at = x.ctypes.data
-    for a in range(0, n, 16):
-        width = min(16, n - a)
+    at, a, width = x.ctypes.data, 0, n % 16 or 16  # the odd strip first: the others are then whole
+    while a < n:
         _dgemm(dgemm, PLAIN, TRANSPOSED, n - a, width, k, 1.0, at + 8 * a, n, at + 8 * a, n, beta, _at64(c, a * n + a), n)
+        a, width = a + width, 16
 
 
 @njit(cache=True)
@@ -110,6 +110,21 @@ def outer_gram_float32(x, n, k, c, sgemm):
     for a in range(0, n, 32):
         width, row = min(32, n - a), at + 4 * a * k
         _sgemm(sgemm, TRANSPOSED, PLAIN, n - a, width, k, one, row, k, row, k, zero, _at32(c, a * n + a), n)
+
+
+@njit(cache=True)
+def outer_gram_float64(x, n, k, c, dgemm):
+    """The same in float64."""
+    at = x.ctypes.data
+    for a in range(0, n, 16):
+        width, row = min(16, n - a), at + 8 * a * k
+        _dgemm(dgemm, TRANSPOSED, PLAIN, n - a, width, k, 1.0, row, k, row, k, 0.0, _at64(c, a * n + a), n)
+
+
+@njit(cache=True)
+def product_float64(x, y, m, k, n, out, dgemm):
+    """The first m rows of out (., n) = those of x (., k) times y (k, n)."""
+    _dgemm(dgemm, PLAIN, PLAIN, n, m, k, 1.0, y.ctypes.data, n, x.ctypes.data, k, 0.0, out.ctypes.data, n)
 
 
 @njit(cache=True, inline="always")

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
+BLOCK = 256  # items solved at a time: their matrices stay in the cache
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,12 @@ def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, step
         factors = np.einsum("nab,nb->na", covariance, target)[:, 1:]
         prior = (factors * weights[:, None]).T @ factors + np.einsum("n,nab->ab", weights, covariance[:, 1:, 1:])
         prior = (prior + prior.T) / 2.0
-    precision, target = _total(rounds, slice(None), bias, bias_variance)
-    means: Any = np.linalg.solve(_with_prior(precision, prior), target[:, :, None])
-    return Posterior(means[:, :, 0], prior)
+    means = np.empty((len(bias), len(prior) + 1))
+    for first in range(0, len(bias), BLOCK):
+        block = slice(first, first + BLOCK)
+        precision, target = _total(rounds, block, bias, bias_variance)
+        means[block] = np.linalg.solve(_with_prior(precision, prior), target[:, :, None])[:, :, 0]
+    return Posterior(means, prior)
 
 
 def _total(
@@ -121,7 +125,8 @@ def _with_prior(precision: Matrix, prior: Matrix) -> Matrix:
     values, vectors = np.linalg.eigh(prior)
     whole = precision.copy()
     whole[:, 1:, 1:] += (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
-    whole += (1e-12 * np.trace(whole, axis1=1, axis2=2))[:, None, None] * np.eye(precision.shape[1])
+    diagonal = np.einsum("nkk->nk", whole)  # a view
+    diagonal += 1e-12 * diagonal.sum(1)[:, None]
     return whole
 
 

@@ -7,7 +7,7 @@ ridge follows the known noise; the scale of the items follows the posted Gram ma
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,83 +19,23 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.als import ItemEquations
 from lowkey.kernels.bias import ItemMeans
-from lowkey.linalg.factor_fit import item_effects
 from lowkey.linalg.noisy_ridge import Equations, noise_aware_ridge
 from lowkey.linalg.packed import unpack
 from lowkey.linalg.psd import solve_projected
+from lowkey.methods.als_defaults import Settings, default_settings
+from lowkey.methods.als_published import PublishedNoise, with_published_noise
 from lowkey.methods.base import Recommender
+from lowkey.methods.posts import post_item_means
+from lowkey.methods.spectral_start import start_factors, start_requests
 from lowkey.model import Model
+from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request
+from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
 
 Array = NDArray[np.float64]
-COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts together
-SUM_BOUND = 0.22  # of the rating range: a user's own standard deviation
 ROW_BOUND = 0.2  # of the rating range: a user's weighted root mean square residual
-PRIOR_STD = 0.1  # of the rating range: how far item means are apart
+LIGHT_USER = 20.0  # ratings; for binary feedback
 START_SCALE = 1e3  # random factors this small: every user is clipped, and counts with a unit vector
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an estimator fills in where it was given nothing; from public facts alone."""
-
-    rank: int
-    n_iter: int
-    reg: float
-    user_reg: float
-    first_user_reg: float  # in the first round, on random factors
-    serving_reg: float
-    item_reg_share: float  # of unobserved_weight, on the items' side
-    serving_weight: float  # unobserved_weight when a model is used
-    weight_exponent: float
-    head: float
-    bias_share: float
-    gram_share: float
-    growth: float
-    fill: float
-    noise_ridge: float
-
-
-def default_settings(feedback: str, epsilon: float) -> Settings:
-    """Chosen on Jester and MovieLens-1M, by hand, with a look at the benchmark's own held-out users (docs/dpals.md)."""
-    much = epsilon >= 2.0
-    if feedback == "binary":
-        return Settings(
-            rank=64,
-            n_iter=3,
-            reg=0.1,
-            user_reg=3.0,
-            first_user_reg=1e3,
-            serving_reg=15.0,
-            item_reg_share=0.12,
-            serving_weight=0.2 if much else 2.0,
-            weight_exponent=0.4 if much else 0.3,
-            head=0.5 if much else 0.35,
-            bias_share=0.03,
-            gram_share=0.45 if much else 0.3,
-            growth=1.5,
-            fill=0.7 if much else 1.0,
-            noise_ridge=2.0,
-        )
-    rank = 16 if much else 12
-    return Settings(
-        rank=rank,
-        n_iter=6 if much else 5,
-        reg=10.0,
-        user_reg=1.5 * rank,
-        first_user_reg=1.0,
-        serving_reg=(2.0 if much else 2.5) * rank,
-        item_reg_share=0.0,
-        serving_weight=0.0,
-        weight_exponent=0.25,
-        head=1.0,
-        bias_share=0.1,
-        gram_share=0.3,
-        growth=1.5,
-        fill=0.8,
-        noise_ridge=0.7 if much else 1.0,
-    )
 
 
 class DPALS(Recommender):
@@ -109,6 +49,9 @@ class DPALS(Recommender):
     ``unobserved_weight`` pulls the scores of all pairs towards zero, and ``head`` is the share of the catalogue, by
     posted count, that gets factors. ``reg`` and ``user_reg`` are ridges; with ``item_reg_exponent`` and
     ``user_reg_exponent`` they grow with the (posted, own) count to that power.
+    ``start="spectral"`` (ratings) spends ``start_share`` of the budget on a private start.
+    ``calibration="published"`` takes the paper's noise, ``published_noise`` = (sigma_G, sigma_g, sigma_p) with
+    ``max_ratings`` = k as in its Table 4, and reports the guarantee that holds for it.
     """
 
     def __init__(
@@ -127,11 +70,15 @@ class DPALS(Recommender):
         max_ratings: int | None = None,
         weight_exponent: float | None = None,
         residual_bound: float | None = None,
-        offset_reg: float | None = 1.0,
+        offset_reg: float | None = 5.0,
         head: float | None = None,
         bias_share: float | None = None,
         gram_share: float | None = None,
         growth: float | None = None,
+        start: str = "random",
+        start_share: float = 0.1,
+        calibration: str = "exact",
+        published_noise: tuple[float, ...] | None = None,
         init_seed: int = 0,
     ) -> None:
         self.epsilon = epsilon
@@ -153,12 +100,16 @@ class DPALS(Recommender):
         self.bias_share = bias_share
         self.gram_share = gram_share
         self.growth = growth
+        self.start = start
+        self.start_share = start_share
+        self.calibration = calibration
+        self.published_noise = published_noise
         self.init_seed = init_seed
 
     # The plan ---------------------------------------------------------------------------------------------------------
     def _settings(self, domain: Domain) -> Settings:
         """The defaults with what was given put over them, checked. Public facts only."""
-        settings = default_settings(domain.feedback, self.epsilon if self.epsilon is not None else math.inf)
+        settings = default_settings(domain, self._mu())
         given = {name: value for name in vars(settings) if (value := getattr(self, name, None)) is not None}
         if "user_reg" in given and "serving_reg" not in given:
             given["serving_reg"] = settings.serving_reg / settings.user_reg * given["user_reg"]
@@ -175,9 +126,27 @@ class DPALS(Recommender):
             _check(name, value, 0.0 < value <= 1.0 and (name == "head" or value < 1.0), "a share between 0 and 1")
         _check("bias_share", chosen.bias_share, 0.0 <= chosen.bias_share < 1.0, "a share from 0 to below 1")
         _check("max_ratings", self.max_ratings, self.max_ratings is None or self.max_ratings >= 1, "at least 1")
+        self._check_published()
         bound = self._row_bound(domain)
         _check("residual_bound", bound, 0.0 < bound < math.inf, "a finite number above 0")
         return chosen
+
+    def _check_published(self) -> None:
+        known = self.calibration in ("exact", "published")
+        _check("calibration", self.calibration, known, "'exact' or 'published'")
+        if self.calibration == "published":
+            noise = self.published_noise or ()
+            fine = len(noise) in (3, 4) and all(0.0 < sigma < math.inf for sigma in noise)
+            _check("published_noise", self.published_noise, fine, "sigma_G, sigma_g, sigma_p and maybe sigma_K, above 0")
+            _check("max_ratings", self.max_ratings, self.max_ratings is not None, "the k that the noise was published for")
+            _check("start", self.start, self.start == "random", "'random' with calibration='published'")
+
+    def _mu(self) -> float:
+        """The budget in Gaussian terms; replace-one halves what it buys."""
+        if self.epsilon is None or self.delta is None:
+            return math.inf
+        check_epsilon_delta(self.epsilon, self.delta)
+        return gaussian_mu(self.epsilon, self.delta) / (1.0 if self.adjacency == "add-remove" else 2.0)
 
     def _row_bound(self, domain: Domain) -> float:
         if domain.rating_range is None:
@@ -198,6 +167,7 @@ class DPALS(Recommender):
         if settings.bias_share > 0.0:
             name, size = ("item_counts", n_items) if domain.rating_range is None else ("item_means", 2 * n_items)
             requests.append(Request(name, size, settings.bias_share))
+        requests += start_requests(self.start, self.start_share, domain)
         growth = settings.growth ** np.arange(settings.n_iter)
         users_share = 0.02 if self._unobserved_weight(domain) > 0.0 else 0.0
         for t, share in enumerate((1.0 - settings.bias_share) * growth / growth.sum()):
@@ -208,7 +178,13 @@ class DPALS(Recommender):
             requests.append(Request(f"item_rhs_{t}", n_items * rank, of_items - gram_share))
             if users_share:
                 requests.append(Request(f"user_gram_{t}", triangle, float(share) * users_share, symmetric=True))
-        return self._calibrated(domain, requests, rank=rank, n_iter=settings.n_iter, row_bound=self._row_bound(domain))
+        facts = {"rank": rank, "n_iter": settings.n_iter, "row_bound": self._row_bound(domain)}
+        plan = self._calibrated(domain, requests, **facts)
+        if self.calibration == "exact":
+            return plan
+        assert self.epsilon is not None
+        assert self.max_ratings is not None
+        return with_published_noise(plan, self.max_ratings, PublishedNoise(*(self.published_noise or ())), self.epsilon)
 
     # The loop ---------------------------------------------------------------------------------------------------------
     def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
@@ -218,6 +194,9 @@ class DPALS(Recommender):
         public |= self._item_weights(domain, counts, settings)
         active = public["item_weights"] > 0.0
         factors, scale, mass = self._start(domain, counts, settings) * active[:, None], START_SCALE, 1.0
+        if self.start == "spectral":
+            bounds = (self._row_bound(domain), self.offset_reg, settings.rank, counts)
+            factors = start_factors(*bounds, ratings, engine, billboard, public)
         for t in range(settings.n_iter):
             # An orthogonal change of basis, free: the columns become orthogonal.
             public["item_factors"] = _orthogonal_columns(factors / scale)
@@ -251,6 +230,7 @@ class DPALS(Recommender):
             user_reg=(settings.user_reg if t else settings.first_user_reg) / scale**2,
             user_reg_exponent=self.user_reg_exponent,
             unobserved_weight=unobserved,
+            user_gram_scale=self._user_gram_scale(public["item_weights"], counts),
             max_ratings=self._max_ratings(domain),
         )
         sums, _ = engine.sweep(sweep, ratings, public=public)
@@ -260,7 +240,8 @@ class DPALS(Recommender):
         if unobserved > 0.0:
             shared = _positive_part(unpack(billboard.post(sums[sweep.names[2]])))
             shared *= settings.item_reg_share * self.unobserved_weight
-            shared_weights = np.ones(domain.n_items)
+            # In the sum of s_u c_j ((1 - u.v)^2 if observed + weight (u.v)^2) the posted matrix is that of c_ref s_u.
+            shared_weights = public["item_weights"] / sweep.user_gram_scale
         equations = Equations(gram, rhs, stds[0], stds[1], shared, shared_weights)
         reg = settings.reg * (scale**2 if t else 1.0) * self._item_reg_weights(counts)
         ridge = noise_aware_ridge(equations, reg, settings.noise_ridge)
@@ -280,14 +261,9 @@ class DPALS(Recommender):
         if domain.rating_range is None:
             sums, _ = engine.sweep(ItemMeans(None, 0.0), ratings, public=public)
             return public, np.maximum(billboard.post(sums["item_counts"]), 1.0)
-        spread = domain.rating_range[1] - domain.rating_range[0]
-        means = ItemMeans(SUM_BOUND * spread, 0.0, COUNT_WEIGHT)
-        sums, _ = engine.sweep(means, ratings, public=public)
-        unit, std = SUM_BOUND * spread, billboard.noise_std(means.statistics(public)[0])
-        totals, counts = billboard.post(sums["item_means"])
-        counts = np.maximum(counts / COUNT_WEIGHT, 1.0)
-        public["item_bias"] = item_effects(unit * totals, counts, unit * std, PRIOR_STD * spread)
-        return public, counts
+        means = post_item_means(ratings, engine, billboard, public)
+        public["item_bias"] = means.effects(least=1.0)
+        return public, np.maximum(means.counts, 1.0)
 
     def _item_weights(self, domain: Domain, counts: Array | None, settings: Settings) -> dict[str, Any]:
         """Weights of the items, 0 outside the head; and, for ``max_ratings``, the order from rare to frequent."""
@@ -301,6 +277,11 @@ class DPALS(Recommender):
         weights = np.ones(n_items) if equal else counts**-settings.weight_exponent
         rarity = np.where(in_head, n_items - place, 2 * n_items - place)
         return {"item_weights": np.where(in_head, weights, 0.0), "rarity": rarity}
+
+    def _user_gram_scale(self, weights: Array, counts: Array | None) -> float:
+        """So that a user with LIGHT_USER ratings of usual weight counts once in the implicit term, heavier ones less."""
+        usual = float(weights @ counts) / float(counts.sum()) if counts is not None else 1.0
+        return math.sqrt(LIGHT_USER) * max(usual, 1e-300)
 
     def _item_reg_weights(self, counts: Array | None) -> Array | float:
         if counts is None or self.item_reg_exponent == 0.0:
@@ -360,8 +341,7 @@ class ALS(DPALS):
 
     def _settings(self, domain: Domain) -> Settings:
         # Users well inside the ball, so that hardly one is clipped.
-        # Every rating has the weight 1/sqrt(n_items) on the items' side, so the implicit term has it too.
-        return replace(super()._settings(domain), head=1.0, fill=0.3, item_reg_share=1.0 / math.sqrt(domain.n_items))
+        return replace(super()._settings(domain), head=1.0, fill=0.3)
 
     def _max_ratings(self, domain: Domain) -> int | None:
         return domain.n_items  # all of them, equally

@@ -7,11 +7,22 @@ priced for both of its releases, as in Table 4 and not as in Theorem 1; the mean
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import NamedTuple
 
 from lowkey.errors import refuse
 from lowkey.privacy.accounting import gaussian_mu, rdp_epsilon
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
+
+
+class PublishedNoise(NamedTuple):
+    """The paper's sigma_G, sigma_g and sigma_p (Table 4), for factors and ratings within 1; none is stated for K."""
+
+    gram: float
+    rhs: float
+    preprocessing: float
+    user_gram: float | None = None
 
 
 def published_plan(
@@ -60,6 +71,36 @@ def published_plan(
     public = (f"a catalogue of {n_items} items", "the rating range", "all hyper-parameters")
     settings = {"calibration": "published", "max_ratings": max_ratings, "rank": rank, "n_iter": n_iter}
     return Plan("DPALS", tuple(lines), delta, public=public, caveats=tuple(caveats), sound=sound, settings=settings)
+
+
+def with_published_noise(plan: Plan, max_ratings: int, noise: PublishedNoise, epsilon: float) -> Plan:
+    """The posts of a plan of ours with the paper's noise, independent on Gram matrices too, at the price that holds for it.
+
+    One user moves a Gram stack and a stack of right-hand sides by 1 where the paper's move by sqrt(k): the same noise is
+    noise/sqrt(k). The one post of item means (or counts) takes the place of Algorithm 3's counts, counts again and mean,
+    at their price together: 4 k/sigma_p^2 in mu^2, 2 k/sigma_p^2 for counts alone.
+    """
+    root = math.sqrt(max_ratings)
+    acute, any_sign = (1.0, 1.0) if plan.adjacency == "add-remove" else (math.sqrt(2.0), 2.0)
+    multipliers = {
+        "item_gram": noise.gram / root / acute,
+        "item_rhs": noise.rhs / root / any_sign,
+        "user_gram": (noise.user_gram or 1.0) / acute,
+        "item_means": noise.preprocessing / root / 2.0 / any_sign,
+        "item_counts": noise.preprocessing / root / math.sqrt(2.0) / acute,
+    }
+    lines = tuple(replace(line, mechanism=Gaussian(multipliers[line.name.rstrip("_0123456789")])) for line in plan.lines)
+    caveats = [f"Noise as published for epsilon = {epsilon:g}; the epsilon printed is the one that holds for it."]
+    has_user_gram = any(line.name.startswith("user_gram") for line in plan.lines)
+    if has_user_gram and noise.user_gram is None:
+        caveats.append("The paper states no noise for the users' Gram matrix: no epsilon holds for what it describes.")
+    return replace(
+        plan,
+        lines=lines,
+        caveats=(*plan.caveats, *caveats),
+        sound=plan.sound and not (has_user_gram and noise.user_gram is None),
+        settings={**plan.settings, "calibration": "published", "asked_epsilon": epsilon, "max_ratings": max_ratings},
+    )
 
 
 def renyi_epsilon(plan: Plan) -> float:

@@ -17,11 +17,12 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import refuse
-from lowkey.kernels.bias import ItemMeans
-from lowkey.kernels.factors import ACTIVITY, EXTRA, FactorRound
+from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, FactorRound
 from lowkey.linalg.blup import ItemMean, Round, clean_moments, common_scale, item_means, posterior
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Recommender
+from lowkey.methods.posts import PRIOR_STD, post_item_means
+from lowkey.methods.spectral_start import start_factors, start_requests
 from lowkey.model import Model
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
@@ -29,9 +30,7 @@ from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
 
 MEANS_SHARE, MOMENTS_SHARE = 0.20, 0.05  # of mu^2; the item updates get the rest
 GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
-SUM_BOUND, COUNT_WEIGHT = 0.22, 0.5  # as in DPMoments: of the rating range, and a fifth of the price for counts
 RESIDUAL_STD = 0.17  # of the rating range: where the first round starts; the later ones follow the posts
-PRIOR_STD = 0.1  # of the rating range: how far item means, and users' own offsets, are apart
 USUAL_RATINGS, USUAL_RANK = 64.0, 8  # where the domain does not say how many users are expected
 LARGEST_RANK = 20
 
@@ -55,18 +54,21 @@ class Scale:
     """Public numbers that a round needs, from the domain and from the rounds before."""
 
     variance: float  # of a rating around the model
+    offset_variance: float  # of users' own offsets
     update_bound: float
     moment_bound: float
 
-    def next(self, variance: float, activity: float, factor_norm: float, least: float, fall: bool) -> Scale:
+    def next(self, seen: _Seen, activity: float, least: float, fall: bool) -> Scale:
         """Bounds at what was seen: about half of the users are clipped a little, which costs less than more noise.
 
         If the residuals fell, the next bound expects them to fall as much again: too low a bound only slows down.
         """
+        offset_variance = self.offset_variance * seen.offset_change
+        room = moment_bound(activity, seen.norm)
         if not fall:
-            return Scale(variance, self.update_bound, moment_bound(activity, factor_norm))
-        falling = min(1.0, math.sqrt(variance / self.variance))
-        return Scale(variance, max(math.sqrt(variance) * falling, least), moment_bound(activity, factor_norm))
+            return Scale(seen.variance, offset_variance, self.update_bound, room)
+        falling = min(1.0, math.sqrt(seen.variance / self.variance))
+        return Scale(seen.variance, offset_variance, max(math.sqrt(seen.variance) * falling, least), room)
 
 
 def moment_bound(activity: float, factor_norm: float) -> float:
@@ -89,7 +91,8 @@ class DPFactors(Recommender):
     ridge does elsewhere is done by the known noise. ``averaged`` is how many of the last rounds the final model uses,
     each weighted by its precision; ``weight_power`` weighs an item count^-power within a user's row; without
     ``falling_bound`` every round is clipped like the first; without ``noise_aware`` the items' side takes the posts for
-    exact. The last three are there to be compared with.
+    exact. The last three are there to be compared with. ``start="spectral"`` spends ``start_share`` of the budget on a
+    private start (``methods.spectral_start``).
     """
 
     def __init__(
@@ -103,6 +106,8 @@ class DPFactors(Recommender):
         weight_power: float = 0.25,
         falling_bound: bool = True,
         noise_aware: bool = True,
+        start: str = "random",
+        start_share: float = 0.1,
         init_seed: int = 0,
     ) -> None:
         self.epsilon = epsilon
@@ -114,6 +119,8 @@ class DPFactors(Recommender):
         self.weight_power = weight_power
         self.falling_bound = falling_bound
         self.noise_aware = noise_aware
+        self.start = start
+        self.start_share = start_share
         self.init_seed = init_seed
 
     def plan(self, domain: Domain) -> Plan:
@@ -128,6 +135,7 @@ class DPFactors(Recommender):
         requests = [Request("item_means", 2 * domain.n_items, MEANS_SHARE, note="sums and counts, bounded jointly")]
         for t, share in enumerate(growth):
             requests.append(Request(f"item_update_{t + 1}", domain.n_items * (rank + 1), float(share)))
+        requests += start_requests(self.start, self.start_share, domain)
         requests.append(Request("user_moments", order * (order + 1) // 2, MOMENTS_SHARE, self.n_iter, symmetric=True))
         return self._calibrated(domain, requests, rank=rank)
 
@@ -153,19 +161,23 @@ class DPFactors(Recommender):
         public["item_weights"] = weights / weights.mean()
         shares = public["item_weights"] * items.counts
         shares /= shares.sum()
-        offset_variance = (PRIOR_STD * spread) ** 2
         rank = self._rank(domain)
-        variance = (RESIDUAL_STD * spread) ** 2
-        scale = Scale(variance, RESIDUAL_STD * spread, moment_bound(activity, math.sqrt(1.0 + rank / 4.0)))
+        variance, offset_variance = (RESIDUAL_STD * spread) ** 2, (PRIOR_STD * spread) ** 2
+        room = moment_bound(activity, math.sqrt(1.0 + rank / 4.0))
+        scale = Scale(variance, offset_variance, RESIDUAL_STD * spread, room)
         # As large as leaves half of a user's factor to the ridge: neither drowned by it nor fitted to every rating.
         start = np.random.default_rng(self.init_seed).standard_normal((domain.n_items, rank))
+        if self.start == "spectral":
+            public["item_bias"] = items.means
+            bounds = (RESIDUAL_STD * spread, variance / offset_variance, rank, items.counts)
+            start = math.sqrt(rank) * start_factors(*bounds, ratings, engine, billboard, public)
         coefficients = np.column_stack([items.means, start * math.sqrt(variance) / activity])
         rounds: list[Round] = []
         for t in range(self.n_iter):
             public["item_bias"] = np.ascontiguousarray(coefficients[:, 0])
             public["item_factors"] = np.ascontiguousarray(coefficients[:, 1:])
             sweep = FactorRound(
-                t + 1, scale.update_bound, scale.moment_bound, scale.variance, scale.variance / offset_variance
+                t + 1, scale.update_bound, scale.moment_bound, scale.variance, scale.variance / scale.offset_variance
             )
             update, moments, stds = self._post_round(sweep, ratings, engine, billboard, public)
             seen = _Seen.of(clean_moments(moments, stds[1], rank), stds[1], sweep)
@@ -177,11 +189,11 @@ class DPFactors(Recommender):
             change = common_scale(found.prior, seen.factors, seen.ratings, seen.variance)
             rounds = [r.turned(change) for r in rounds]
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
-            scale = scale.next(seen.variance, activity, seen.norm, 1e-6 * spread, self.falling_bound)
+            scale = scale.next(seen, activity, 1e-6 * spread, self.falling_bound)
         settings = {
             "center": public["center"],
             "rating_range": [low, high],
-            "offset_reg": scale.variance / offset_variance,
+            "offset_reg": scale.variance / scale.offset_variance,
             "reg": scale.variance,
         }
         arrays = {"item_bias": coefficients[:, 0].copy(), "item_factors": coefficients[:, 1:].copy()}
@@ -195,15 +207,12 @@ class DPFactors(Recommender):
         assert domain.rating_range is not None
         spread = domain.rating_range[1] - domain.rating_range[0]
         public["item_bias"] = np.zeros(domain.n_items)
-        sweep = ItemMeans(SUM_BOUND * spread, 0.0, COUNT_WEIGHT)
-        std = billboard.noise_std(sweep.statistics(public)[0])
-        sums, _ = engine.sweep(sweep, ratings, public=public)
-        totals, counts = billboard.post(sums["item_means"])
-        unit, counts = SUM_BOUND * spread, counts / COUNT_WEIGHT
-        found = item_means(unit * totals, counts, unit * std, std / COUNT_WEIGHT, PRIOR_STD * spread, RESIDUAL_STD * spread)
+        posted = post_item_means(ratings, engine, billboard, public)
+        stds = (posted.sum_std, posted.count_std, posted.prior_std, RESIDUAL_STD * spread)
+        found = item_means(posted.sums, posted.counts, *stds)
         if domain.expected_users is None:
             return found, math.sqrt(USUAL_RATINGS)
-        return found, min(max(1.0, float(counts.sum()) / domain.expected_users), math.sqrt(domain.n_items))
+        return found, min(max(1.0, float(posted.counts.sum()) / domain.expected_users), math.sqrt(domain.n_items))
 
     def _post_round(
         self, sweep: FactorRound, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
@@ -223,16 +232,22 @@ class _Seen:
     variance: float  # of a rating around the model
     ratings: float  # of a typical user
     norm: float  # of (1, u)
+    offset_change: float  # what to multiply the offsets' variance with
 
     @classmethod
     def of(cls, moments: Array, std: float, sweep: FactorRound) -> _Seen:
-        last = len(moments) - 1
-        regressors = moments[: last - 1, : last - 1].copy()
+        size = len(moments) - EXTRA + 1  # 1 and the factor; then residual, activity and the offset's excess
+        regressors = moments[:size, :size].copy()
         weight = regressors[0, 0] = max(moments[0, 0], 4.0 * std)
         factors = regressors[1:, 1:] / weight
-        variance = min(max(moments[last - 1, last - 1] / weight, 1e-4), 4.0) * sweep.update_bound**2
-        ratings = (ACTIVITY**2 * weight / max(moments[last, last], std)) ** 2
-        return cls(regressors, factors, variance, max(ratings, 1.0), math.sqrt(1.0 + max(float(np.trace(factors)), 0.0)))
+        variance = min(max(moments[size, size] / weight, 1e-4), 4.0) * sweep.update_bound**2
+        ratings = max(1.0, (ACTIVITY**2 * weight / max(moments[size + 1, size + 1], std)) ** 2)
+        norm = math.sqrt(1.0 + max(float(np.trace(factors)), 0.0))
+        # The mean excess is b^2 (true/assumed - 1), b = m/(m + offset_reg): solved for the ratio, with the known noise.
+        gain = (ratings / (ratings + sweep.offset_reg)) ** 2
+        excess, error = moments[0, size + 2] / weight / EXCESS, std / weight / EXCESS
+        change = 1.0 + excess * gain / (gain**2 + 4.0 * error**2)
+        return cls(regressors, factors, variance, ratings, norm, min(max(change, 0.25), 4.0))
 
     @property
     def sampling(self) -> float:

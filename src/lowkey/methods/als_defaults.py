@@ -1,0 +1,90 @@
+"""Public room: what DPALS fills in where it was given nothing: a function of the budget, the expected users and the items.
+
+Paper: DPALS (Chien et al. 2021), Table 4, for the order of magnitude. Deviates: the values were set on public data, by
+hand; which and how is in ``docs/dpals.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lowkey.data.domain import Domain
+
+RANK_PER_ROOT, LARGEST_RANK = 0.35, 16  # the rank for ratings: of the root of the signal
+USERS_PER_REG = 2200.0  # the items' ridge for binary feedback
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an estimator fills in where it was given nothing; from public facts alone."""
+
+    rank: int
+    n_iter: int
+    reg: float
+    user_reg: float
+    first_user_reg: float  # in the first round, on random factors
+    serving_reg: float
+    item_reg_share: float  # of unobserved_weight, on the items' side
+    serving_weight: float  # unobserved_weight when a model is used
+    weight_exponent: float
+    head: float
+    bias_share: float
+    gram_share: float
+    growth: float
+    fill: float
+    noise_ridge: float
+
+
+def crowd_signal(domain: Domain, mu: float) -> float:
+    """How far a direction that all users share stands out of a round's noise: mu times users over sqrt(items).
+
+    The largest singular value of the noise grows like sqrt(n_items)/mu. Without an expected number of users, a crowd of
+    which mu = 1 is enough is taken for granted.
+    """
+    users = 1000.0 * math.sqrt(domain.n_items) if domain.expected_users is None else domain.expected_users
+    return mu * users / math.sqrt(domain.n_items)
+
+
+def default_settings(domain: Domain, mu: float) -> Settings:
+    """A function of the budget, the expected users and the items; what is fixed was set on public data (docs/dpals.md)."""
+    signal = crowd_signal(domain, mu)
+    much = signal >= 1000.0
+    if domain.feedback == "binary":
+        return Settings(
+            rank=64,
+            n_iter=4 if much else 3,
+            # A ridge in users: the same people ten times over need ten times the ridge.
+            reg=5.0 if domain.expected_users is None else max(1.0, domain.expected_users / USERS_PER_REG),
+            user_reg=1.0,
+            first_user_reg=1e3,
+            serving_reg=15.0,
+            item_reg_share=1.0,
+            serving_weight=0.5 if much else 2.0,
+            weight_exponent=0.3,
+            head=0.35 if much else 0.25,
+            bias_share=0.03,
+            gram_share=0.45 if much else 0.2,
+            growth=2.0,
+            fill=1.0,
+            noise_ridge=2.0,
+        )
+    # Directions share a round's budget, and Gram matrices have the square of their number.
+    rank = max(2, min(round(RANK_PER_ROOT * math.sqrt(min(signal, 1e6))), LARGEST_RANK))
+    return Settings(
+        rank=rank,
+        n_iter=8 if much else 6,
+        reg=10.0,
+        user_reg=1.5 * rank,
+        first_user_reg=1.0,
+        serving_reg=2.5 * rank,
+        item_reg_share=0.0,
+        serving_weight=0.0,
+        weight_exponent=0.25,
+        head=1.0,
+        bias_share=0.1,
+        gram_share=0.3,
+        growth=1.5,
+        fill=0.8,
+        noise_ridge=0.5 if much else 0.7,
+    )
