@@ -5,13 +5,15 @@ READY := .venv/.ready
 # Threads inside a test process; the tests themselves run in parallel.
 JOBS ?= 2
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types reproduce results docs bench clean
 
 help:
 	@echo "make demo   a private recommender on made-up data, from ratings to a checked release"
 	@echo "make test   the tests"
 	@echo "make lint   ruff         make types  pyright"
+	@echo "make docs   the documentation as a site, in site/"
 	@echo "make bench  speed against peers, in one run"
+	@echo "make reproduce  the papers' experiments in their quick form, each with a verdict"
 
 $(READY): requirements.txt pyproject.toml
 	@echo "==> Setting up .venv (once; a minute or two)"
@@ -26,7 +28,7 @@ demo: $(READY)
 
 test: $(READY)
 	@echo "==> Tests"
-	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 lint: $(READY)
 	@echo "==> ruff"
@@ -35,6 +37,17 @@ lint: $(READY)
 types: $(READY)
 	@echo "==> pyright"
 	@$(BIN)/pyright
+
+reproduce: $(READY)
+	@echo "==> The papers' claims, quick form"
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/lowkey reproduce all --quick --jobs $(JOBS)
+
+docs: $(READY)
+	@echo "==> Documentation"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+results: $(READY)
+	@$(BIN)/python -m lowkey.bench.results --figures
 
 bench: $(READY)
 	@echo "==> Speed against peers (same run, same machine)"

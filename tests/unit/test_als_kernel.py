@@ -60,12 +60,12 @@ def dense_sums(block: Block, sweep: ItemEquations, public: dict) -> dict[str, np
         ridge = sweep.user_reg * len(items) ** sweep.user_reg_exponent * np.eye(rank) + sweep.unobserved_weight * v.T @ v
         factor = np.linalg.solve(x.T @ x + ridge, x.T @ e[seen])
         factor /= max(1.0, np.linalg.norm(factor))
-        users += np.outer(factor, factor)
         w = weights[items].copy()
         if sweep.max_ratings is not None and len(items) > sweep.max_ratings:
             w[np.argsort(public["rarity"][items])[sweep.max_ratings :]] = 0.0
         total = max(np.sum(w**2), sweep.max_ratings or 0)
         w = w / np.sqrt(total) if total > 0 else w
+        users += min(1.0, sweep.user_gram_scale / np.sqrt(total)) * np.outer(factor, factor) if total > 0 else 0.0
         e = e * min(1.0, sweep.row_bound / max(np.linalg.norm(w * e), 1e-300))
         gram[items] += w[:, None, None] * np.outer(factor, factor)
         rhs[items] += (w * e)[:, None] * factor
@@ -76,7 +76,7 @@ def dense_sums(block: Block, sweep: ItemEquations, public: dict) -> dict[str, np
 @pytest.mark.parametrize("max_ratings", [None, 4])
 def test_sums_are_those_of_the_definition(rank, max_ratings):
     block, public = crowd(200, 40), public_of(40, rank)
-    sweep = ItemEquations(2, 0.4, 1.5, 0.3, 0.5, 0.1, max_ratings)
+    sweep = ItemEquations(2, 0.4, 1.5, 0.3, 0.5, 0.1, max_ratings, user_gram_scale=2.5)
     statistics = {s.name: s for s in sweep.statistics(public)}
     sums = {name: np.zeros(s.shape, np.int64) for name, s in statistics.items()}
     sweep.run(block, None, public, sums)

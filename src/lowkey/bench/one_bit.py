@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -142,10 +143,12 @@ def real(
     epsilons: Iterable[float],
     link: str = "logistic",
     calibrations: Iterable[str] = ("published", "sound", "sound, delta"),
+    users: int | None = None,
     **settings: Any,
 ) -> list[Row]:
     """Accuracy on held-out signs: of the trained rows (as in the paper) and of the released model after folding in.
 
+    ``users`` takes only so many rows, for a quick look.
     The paper does not give its radius, its bound or its number of gradient steps for real data: alpha = 1 as for synthetic
     data, and the rank of the radius and the steps that ``main`` states.
     """
@@ -154,6 +157,7 @@ def real(
     found: dict[tuple[str, str, float], list[tuple[float, float, float]]] = {}
     for split in splits:
         train, test, domain = open_split(split)
+        train, test = train[:users], test[:users]
         ratings = Ratings.from_csr(train, domain)
         positive = float(np.mean(test.data > threshold))
         found.setdefault(("majority", "none", math.inf), []).append((max(positive, 1 - positive), math.nan, 0.0))
@@ -173,6 +177,7 @@ def real(
             found.setdefault((calibration, perturbation, epsilon), []).append((trained, folded, spent))
             print(
                 f"  {name} {split} {calibration} {perturbation} {epsilon:g}: {trained:.4f} {folded:.4f} {spent:.0f} s",
+                file=sys.stderr,
                 flush=True,
             )
     return [
@@ -210,9 +215,9 @@ def draw(rows: list[Row], measure: str, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     groups = list(dict.fromkeys((r["experiment"], r["link"], r.get("ratio")) for r in rows))
-    columns = min(4, len(groups))
+    columns = min(2, len(groups))  # readable at 800 pixels
     lines = math.ceil(len(groups) / columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(4.6 * columns, 3.9 * lines), squeeze=False)
+    figure, axes = plt.subplots(lines, columns, figsize=(max(6.8, 4.6 * columns), 3.9 * lines), squeeze=False)
     colours = dict(zip(PERTURBATIONS, ("#0072B2", "#009E73", "#D55E00", "#7A3E9D"), strict=True))
     styles = {"published": "--", "sound": "-", "sound, delta": ":"}
     for axis, group in zip(axes.flat, groups, strict=False):
@@ -221,13 +226,20 @@ def draw(rows: list[Row], measure: str, path: Path) -> None:
             line = sorted((r["epsilon"], r[measure]) for r in mine if (r["calibration"], r["perturbation"]) == kind)
             if kind[0] in styles:
                 axis.plot(
-                    *zip(*line, strict=True), styles[kind[0]], color=colours[kind[1]], label=" ".join(kind), linewidth=1.6
+                    *zip(*line, strict=True),
+                    styles[kind[0]],
+                    color=colours[kind[1]],
+                    label=" ".join(kind),
+                    linewidth=1.6,
+                    marker="o" if kind[0] == "published" else "s",  # a mark, as there may be one epsilon only
+                    markersize=4,
                 )
             else:
                 axis.axhline(
                     line[0][1], color="black" if kind[0] == "non-private" else "grey", linewidth=1.0, label=kind[0]
                 )
         axis.set_title(f"{group[0]}, {group[1]}" + ("" if group[2] is None else f", {group[2]:.0%}"), fontsize=10)
+        axis.set_xticks(sorted({r["epsilon"] for r in mine if math.isfinite(r["epsilon"])}))
         axis.set_xlabel("epsilon asked for")
         axis.set_ylabel({"are": "average relative error", "accuracy": "accuracy on held-out signs"}[measure])
         if measure == "are":
@@ -235,8 +247,8 @@ def draw(rows: list[Row], measure: str, path: Path) -> None:
     for axis in list(axes.flat)[len(groups) :]:
         axis.axis("off")
     handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.16 if lines == 1 else 0.1, 1, 1))
+    figure.legend(handles, labels, loc="lower center", ncols=3 if columns == 1 else 4, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.18 if lines == 1 else 0.1, 1, 1))
     figure.savefig(path, dpi=130)
     plt.close(figure)
 

@@ -76,13 +76,13 @@ def parts(problem: Problem, epsilon: float, **settings: Any) -> Row:
     }
 
 
-def over_n_and_epsilon(quick: bool = False) -> list[Row]:
+def over_n_and_epsilon(quick: bool = False, first: int = 3000, steps: int = 5, d: int = 12) -> list[Row]:
     """Five sizes over two decades, several epsilons, repeated."""
-    sizes = [round(3000 * 10 ** (k / 2)) for k in range(5)]
+    sizes = [round(first * 10 ** (k / 2)) for k in range(steps)]
     rows: list[Row] = []
     for n in sizes:
         for seed in range(2 if quick else 5):
-            problem = gaussian_problem(n, 12, 2, 0.3, seed=seed)
+            problem = gaussian_problem(n, d, 2, 0.3, seed=seed)
             rows += [{**parts(problem, epsilon), "seed": seed} for epsilon in (2.0, 4.0, 8.0)]
     return rows
 
@@ -108,12 +108,14 @@ def convergence(quick: bool = False) -> list[Row]:
     return rows
 
 
-def records_against_responses(quick: bool = False) -> list[Row]:
+def records_against_responses(
+    quick: bool = False, scales: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), n: int = 40_000, d: int = 16
+) -> list[Row]:
     """Error against sigma_r with the error's standard deviation fixed: falling bound, constant bound, published."""
     rows: list[Row] = []
-    for smallest in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
+    for smallest in scales:
         for seed in range(2 if quick else 5):
-            problem = gaussian_problem(40_000, 16, 2, 0.25, seed=seed, smallest=smallest)
+            problem = gaussian_problem(n, d, 2, 0.25, seed=seed, smallest=smallest)
             constant = math.hypot(problem.error_std, smallest)  # as the paper's Delta_l: error_std and sigma_r together
             kinds: dict[str, Row] = {
                 "sound": {},
