@@ -17,8 +17,10 @@ SELECTION = "private selection"
 
 # Where the defaults come from, as each method's page states it.
 LOOKED = {
-    "als": "defaults, set by hand on Jester and MovieLens-1M, this split included",
-    "factors": "defaults: the rule for the rank set on MovieLens-1M and a quarter of the look-alike, the rest public facts",
+    "als": "defaults, set by hand on planted-20k and on another split of Jester and of the MovieLens-1M sets (mostly the "
+    "same people), with a look at this one",
+    "factors": "defaults: the rule for the rank set on MovieLens-1M and a quarter of the look-alike; offsets learnt after "
+    "a look at one draw of the DPLMC setting; the rest public facts",
     "frank-wolfe": "defaults, set after a few runs on Jester",
     "lmc": "defaults, set by hand on another split of Jester and MovieLens-1M",
     "moments": "defaults: rank chosen on the posted moments (free); shares and bounds set on MovieLens-1M and Jester",

@@ -21,7 +21,7 @@ from lowkey.errors import refuse, without_values
 
 BATCH_ROWS = 1 << 20
 BUFFER_BYTES = 1 << 22  # read ahead in a column; without it a whole row group's column is read at once
-HELD_BYTES_PER_ROW = 48  # at the peak of reading a file into memory (benchmarks/speed/read_ratings.py)
+HELD_BYTES_PER_ROW = 48  # an estimate of the peak while a file is read into memory
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
