@@ -2,7 +2,7 @@
 
 A whole fit of every case runs in memory and from disk. On Spark it is the number of jobs that takes time: all sweeps of all
 cases, with the public values they were given, are run together as one sweep with one, three and eight partitions; and one
-whole fit of every estimator and kind of feedback runs with three (with every number of partitions where users keep something
+whole fit of every estimator and kind of feedback runs with three (with every number of them where users keep something
 between passes, as that cannot be run together).
 """
 
