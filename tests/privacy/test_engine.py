@@ -19,7 +19,7 @@ from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
 
-N_USERS = 301
+N_USERS = 61
 THREADS = [1, 2]
 
 

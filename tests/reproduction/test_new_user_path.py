@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+pytestmark = pytest.mark.xdist_group("newcomer")  # the script runs once, in one process
 README = Path(__file__).parents[2] / "README.md"
 
 
