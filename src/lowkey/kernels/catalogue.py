@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lowkey.data.ids import user_keys
+from lowkey.data.ids import splitmix64, user_keys
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import refuse
 from lowkey.kernels.bounding import shrink_factor, to_units
@@ -24,6 +24,7 @@ from lowkey.privacy.sums import Sensitivity, Statistic, UnreleasedHistogram
 
 BITS = 26
 BLOCK_USERS = 1 << 15
+_scrambled = njit(cache=True, nogil=True)(splitmix64)
 
 
 def holders_statistic(max_catalogue: int) -> Statistic:
@@ -70,11 +71,3 @@ def _add_holders(offsets, items, user_keys, item_keys, max_items, step, units):
         weight = to_units(shrink_factor(float(len(taken)), 1.0), step)  # 1/sqrt(m), a hair inside
         for item in taken:
             units[item] += weight
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _scrambled(number):
-    z = number + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

@@ -28,9 +28,8 @@ from lowkey.methods.base import Recommender
 from lowkey.methods.posts import post_item_means
 from lowkey.methods.spectral_start import start_factors, start_requests
 from lowkey.model import Model
-from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.plan import Plan, Request
 
 Array = NDArray[np.float64]
 ROW_BOUND = 0.2  # of the rating range: a user's weighted root mean square residual
@@ -140,13 +139,6 @@ class DPALS(Recommender):
             _check("published_noise", self.published_noise, fine, "sigma_G, sigma_g, sigma_p and maybe sigma_K, above 0")
             _check("max_ratings", self.max_ratings, self.max_ratings is not None, "the k that the noise was published for")
             _check("start", self.start, self.start == "random", "'random' with calibration='published'")
-
-    def _mu(self) -> float:
-        """The budget in Gaussian terms; replace-one halves what it buys."""
-        if self.epsilon is None or self.delta is None:
-            return math.inf
-        check_epsilon_delta(self.epsilon, self.delta)
-        return gaussian_mu(self.epsilon, self.delta) / (1.0 if self.adjacency == "add-remove" else 2.0)
 
     def _row_bound(self, domain: Domain) -> float:
         if domain.rating_range is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -13,8 +14,9 @@ from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError
 from lowkey.model import Model, ModelMethods
+from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request
+from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
 
 
 class Recommender(ModelMethods, BaseEstimator, ABC):
@@ -86,6 +88,13 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
             public=public,
             settings=settings,
         )
+
+    def _mu(self) -> float:
+        """The budget in Gaussian terms, infinite where none was given; replace-one halves what it buys."""
+        if self.epsilon is None or self.delta is None:
+            return math.inf
+        check_epsilon_delta(self.epsilon, self.delta)
+        return gaussian_mu(self.epsilon, self.delta) / (1.0 if self.adjacency == "add-remove" else 2.0)
 
     @property
     def score(self) -> Any:

@@ -24,9 +24,8 @@ from lowkey.methods.base import Recommender
 from lowkey.methods.posts import PRIOR_STD, post_item_means
 from lowkey.methods.spectral_start import start_factors, start_requests
 from lowkey.model import Model
-from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.plan import Plan, Request
 
 MEANS_SHARE, MOMENTS_SHARE = 0.20, 0.05  # of mu^2; the item updates get the rest
 GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
@@ -144,11 +143,8 @@ class DPFactors(Recommender):
             if not 1 <= self.rank <= domain.n_items:
                 refuse("rank", got=repr(self.rank), needed=f"1 to {domain.n_items}", try_="leaving it out")
             return self.rank
-        if self.epsilon is None or self.delta is None:
-            return 1  # no plan will come of it
-        check_epsilon_delta(self.epsilon, self.delta)
-        mu = gaussian_mu(self.epsilon, self.delta)
-        return default_rank(domain, mu if self.adjacency == "add-remove" else mu / 2.0)
+        mu = self._mu()
+        return default_rank(domain, mu) if mu < math.inf else 1  # without a budget no plan will come of it
 
     def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
         domain = ratings.domain

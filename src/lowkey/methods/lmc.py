@@ -28,9 +28,8 @@ from lowkey.methods.posts import post_item_means
 from lowkey.methods.row_norm import need_positive, need_ratings, need_word
 from lowkey.methods.spectral_start import observed_shares, spectral_start, start_request
 from lowkey.model import Model
-from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.plan import Plan, Request
 
 Array = NDArray[np.float64]
 DENSITY_SHARE = 0.02  # of mu^2: two numbers against matrices
@@ -161,11 +160,8 @@ class DPLMC(Recommender):
     def _rank(self, domain: Domain) -> int:
         if self.rank is not None:
             return self.rank
-        if self.epsilon is None or self.delta is None:
-            return 1  # no plan will come of it
-        check_epsilon_delta(self.epsilon, self.delta)
-        mu = gaussian_mu(self.epsilon, self.delta)
-        return default_rank(domain, mu if self.adjacency == "add-remove" else mu / 2.0)
+        mu = self._mu()
+        return default_rank(domain, mu) if mu < math.inf else 1  # without a budget no plan will come of it
 
     def _private_start(self, domain: Domain) -> bool:
         return self.start == "private" or (self.start == "auto" and domain.n_items <= SPECTRAL_ITEMS)
