@@ -154,9 +154,13 @@ class Model:
         def fill(part: slice) -> None:
             positions[part], best[part] = top_n(score(part), n, rows[part] if exclude_seen else None)
 
-        # A thread per part beats BLAS on all threads for one part after the other: the scan runs beside the product.
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
-            list(pool.map(fill, self._chunks(rows)))
+        chunks = self._chunks(rows)
+        if len(chunks) < 2:  # one user asks: threads would take longer to start than the answer
+            list(map(fill, chunks))
+        else:
+            # A thread per chunk beats BLAS on all threads for one after the other: the scan runs beside the product.
+            with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
+                list(pool.map(fill, chunks))
         ids, best = self.domain.ids(positions), self.as_ratings(best)
         return (ids, best) if scipy.sparse.issparse(X) else (ids[0], best[0])
 
