@@ -44,6 +44,8 @@ def draw(rows: Sequence[Row], name: str, path: Path) -> None:
         axis.xaxis.minorticks_off()
         axis.grid(alpha=0.3, linewidth=0.5)
     lowest = min(row["error"] for row in rows)
+    if lowest < LOWEST:
+        axes[0, 0].set_ylim(bottom=LOWEST / 2.0)  # an error bar can reach far below
     axes[0, 0].set_ylabel("mean squared error on all cells" + (f" (at least {LOWEST:g})" if lowest < LOWEST else ""))
     handles, labels = axes[0, 0].get_legend_handles_labels()
     chart.legend(handles, labels, loc="lower center", ncols=4, fontsize=8, frameon=False)

@@ -31,12 +31,14 @@ def slope_claims(rows: list[Row]) -> list[Claim]:
             f"slope of the non-private error in n: {statistical:.3f} ± {error_1:.3f}",
             abs(statistical + 0.5) < 0.05 + 2.0 * error_1,
             "Theorem 3, u1",
+            "like: within 0.05, and two standard errors, of that slope",
         ),
         Claim(
             "The cost of privacy falls like (n epsilon)^(-1), up to logarithms.",
             f"slope of the privacy part in n epsilon: {privacy:.3f} ± {error_2:.3f}; in n mu: {in_mu:.3f} ± {error_3:.3f}",
             abs(privacy + 1.0) < 0.15 + 2.0 * error_2,
             "Theorem 3, u2",
+            "like: within 0.15 (logarithms), and two standard errors, of that slope",
         ),
     ]
 
@@ -59,11 +61,13 @@ def gap_claims(rows: list[Row]) -> list[Claim]:
             f"{span} the error grows {sound:.2f}-fold with our falling bounds ({published:.2f}-fold as published)",
             sound > 2.0,
             "section 5",
+            "freed: grows less than twofold",
         ),
         Claim(
             "With public X (weak privacy) the factor sigma_r is gone.",
             f"{span} the error grows {responses:.2f}-fold",
             responses < 2.0,
             "Theorem 7",
+            "gone: grows less than twofold",
         ),
     ]
