@@ -73,7 +73,7 @@ def figure_2(quick: bool) -> Outcome:
     if found("ml-100k-u1") is None:
         where = SOURCES["ml-100k-u1"].where
         return Outcome([absent("Accuracy on MovieLens 100K", "ml-100k-u1.parquet", where, "Figure 2")])
-    shared: Row = {"n_iter": 2, "tol": 2e-2, "max_iter": 8 if quick else 25, "users": 250 if quick else None}
+    shared: Row = {"n_iter": 1, "tol": 2e-2, "max_iter": 8 if quick else 25, "users": 250 if quick else None}
     rows = real("ml-100k", (1,) if quick else (1, 2, 3, 4, 5), (4.0,), calibrations=PUBLISHED if quick else BOTH, **shared)
     return Outcome(figure_2_claims(rows), {"onebit-figure-2": rows})
 
@@ -108,7 +108,7 @@ def figure_3(quick: bool) -> Outcome:
         return Outcome([absent("Accuracy on RC", "rc.parquet", SOURCES["rc"].where, "Figure 3")])
     calibrations = PUBLISHED if quick else BOTH
     rows = real("rc", range(1 if quick else 10), (1.0, 10.0) if quick else (1.0, 4.0, 10.0), calibrations=calibrations,
-                rank=0.1, n_iter=2)  # fmt: skip
+                rank=0.1, n_iter=1)  # fmt: skip
     return Outcome(figure_3_claims(rows), {"onebit-figure-3": rows})
 
 

@@ -6,6 +6,7 @@ Deviates: the ridge comes from the matrix itself.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +56,10 @@ def clean_gram(gram: Matrix, std: float, rounds: int = 4) -> CleanGram:
         keep = clean > 0.0
         values, vectors = clean[keep][::-1], basis[:, keep][:, ::-1]
         filled = np.minimum((vectors**2) @ values, 0.9 * own)
-    return CleanGram(values, vectors, max(float(np.mean(np.diag(gram) - (vectors**2) @ values)), std))
+    own_mean = float(np.mean(np.diag(gram) - (vectors**2) @ values))
+    # A user adds a matrix of norm 1, so chance alone gives an entry the variance trace/n^2: its spectrum ends at this.
+    chance = 2.0 * math.sqrt(max(float(np.trace(gram)), 0.0) / len(gram))
+    return CleanGram(values, vectors, max(own_mean, chance, std))
 
 
 def ease_weights(clean: CleanGram, ridge: float) -> Matrix:
