@@ -74,7 +74,8 @@ def figure_2(quick: bool) -> Outcome:
         where = SOURCES["ml-100k-u1"].where
         return Outcome([absent("Accuracy on MovieLens 100K", "ml-100k-u1.parquet", where, "Figure 2")])
     shared: Row = {"n_iter": 1, "tol": 2e-2, "max_iter": 8 if quick else 25, "users": 250 if quick else None}
-    rows = real("ml-100k", (1,) if quick else (1, 2, 3, 4, 5), (4.0,), calibrations=PUBLISHED if quick else BOTH, **shared)
+    splits, epsilons = ((1,), (4.0,)) if quick else ((1, 2, 3, 4, 5), (1.0, 4.0, 10.0))
+    rows = real("ml-100k", splits, epsilons, calibrations=PUBLISHED if quick else BOTH, **shared)
     return Outcome(figure_2_claims(rows), {"onebit-figure-2": rows})
 
 
