@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,7 @@ from hypothesis import settings
 from lowkey.privacy import noise
 
 SEED = os.environ.get("LOWKEY_TEST_SEED", "0")
+SPARK_TESTS = ("test_spark.py", "test_engines_agree.py")
 
 # The table of estimators and the harness are plain modules that several folders of tests import.
 for folder in ("conformance", "privacy"):
@@ -65,3 +67,20 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureR
         yield
     else:
         yield from KEYS.under(f"{fixturedef.baseid}|{fixturedef.argname}|{request.param_index}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """All tests that need a Spark session in one process, as starting one is dear; the others wherever there is room.
+
+    (The groups of ``--dist loadgroup`` are silently lost with pytest 9.2: pytest-dev/pytest-xdist#1386.)
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSession(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.partition("::")[0].endswith(SPARK_TESTS) else nodeid
+
+    return OneSession(config, log)

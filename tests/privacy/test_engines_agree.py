@@ -1,9 +1,8 @@
 """The same sums to the bit from memory, from disk and from Spark, for every method of the table.
 
 A whole fit of every case runs in memory and from disk. On Spark it is the number of jobs that takes time: all sweeps of all
-cases, with the public values they were given, are run together as one sweep with one, three and eight partitions; and
-a whole fit of some estimators runs with three (with every number of them where users keep something between passes, as that
-cannot be run together).
+cases, with the public values they were given, are run together as one sweep with one, three and eight partitions (those
+after which users keep something one by one, as that cannot be run together), and a whole fit of some estimators with three.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from lowkey.engines.base import Engine
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.sums import Unreleased
 
-pytestmark = pytest.mark.xdist_group("spark")
 N_USERS = 120
 USERS_CASES = [case for case in CASES if case.protects == "users" and not case.one_block]
 FITTED = [case for case in USERS_CASES if str(case) in ("DPLMC-ratings", "DPMoments-binary", "DPFactors-ratings")]
@@ -89,26 +87,52 @@ def test_out_of_core_gives_the_same_sums(case: Case, on_disk: dict[str, lk.Ratin
 
 @pytest.mark.parametrize("case", FITTED, ids=str)
 def test_spark_gives_the_same_sums(case: Case, spark: Any, on_spark: Callable[[str, int], lk.Ratings]) -> None:  # noqa: F811
-    kept, asked = local_fit(case)
-    for partitions in PARTITIONS if any(sweep.keeps_state for sweep, _ in asked) else [3]:
-        billboard = KeepingBillboard()
-        case.make().fit(on_spark(case.feedback, partitions), engine=lk.SparkEngine(spark), billboard=billboard)
-        assert billboard.kept == kept, partitions
+    billboard = KeepingBillboard()
+    case.make().fit(on_spark(case.feedback, 3), engine=lk.SparkEngine(spark), billboard=billboard)
+    assert billboard.kept == local_fit(case)[0]
 
 
-@pytest.mark.parametrize(("partitions", "merged"), [(1, False), (3, False), (8, False), (8, True)])
+@pytest.mark.parametrize("partitions", PARTITIONS[::2])
+def test_what_users_keep_stays_theirs(partitions: int, spark: Any, on_spark: Callable[[str, int], lk.Ratings]) -> None:  # noqa: F811
+    """The passes after which users keep something cannot be run together; those of one method, one after the other."""
+    steps = [step for case in FITTED for step in local_fit(case)[1] if step[0].keeps_state]
+    assert len({type(sweep) for sweep, _ in steps}) == 1 < len(steps)
+    data, here, there = lk.from_frame(base_table(DOMAINS["ratings"], N_USERS), DOMAINS["ratings"], **COLUMNS), None, None
+    for sweep, public in steps:
+        expected, here = lk.LocalEngine(1).sweep(sweep, data, here, public)
+        found, there = lk.SparkEngine(spark).sweep(sweep, on_spark("ratings", partitions), there, public)
+        assert_same(found, expected)
+
+
+def assert_same(found: dict[str, Unreleased], expected: dict[str, Unreleased]) -> None:
+    assert found.keys() == expected.keys()
+    for name, closed in found.items():
+        assert isinstance(closed, Unreleased), name
+        assert np.array_equal(closed._units, expected[name]._units), name
+
+
+ROADS: dict[str, dict[str, int]] = {
+    "straight to the driver": {},
+    "added up before": {"STRAIGHT_BYTES": 0},
+    "row by row": {"STRAIGHT_BYTES": 0, "ARROW_BYTES": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "road"), [*((p, "straight to the driver") for p in PARTITIONS), *((8, r) for r in list(ROADS)[1:])]
+)
 @pytest.mark.parametrize("feedback", DOMAINS)
 def test_the_number_of_partitions_does_not_matter(
     feedback: str,
     partitions: int,
-    merged: bool,
+    road: str,
     spark: Any,  # noqa: F811
     on_spark: Callable[[str, int], lk.Ratings],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also when sums are added up on the executors, in chunks that cut every array."""
-    if merged:
-        monkeypatch.setattr(spark_engine, "STRAIGHT_BYTES", 0)
+    """Nor whether sums are added up on the executors, in chunks that cut every array, or how they reach the driver."""
+    for limit, size in ROADS[road].items():
+        monkeypatch.setattr(spark_engine, limit, size)
     steps = [step for case in USERS_CASES if case.feedback == feedback for step in local_fit(case)[1]]
     together = Together([step for step in steps if not step[0].keeps_state])
     data = lk.from_frame(base_table(DOMAINS[feedback], N_USERS), DOMAINS[feedback], **COLUMNS)
@@ -116,6 +140,4 @@ def test_the_number_of_partitions_does_not_matter(
     engine = lk.SparkEngine(spark, chunk=101)
     found, _ = engine.sweep(together, on_spark(feedback, partitions))
     assert len(found) > 3
-    for name, closed in found.items():
-        assert np.array_equal(closed._units, expected[name]._units), name
-        assert isinstance(closed, Unreleased), name
+    assert_same(found, expected)

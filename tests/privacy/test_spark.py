@@ -26,7 +26,6 @@ from lowkey.errors import BudgetError, InputError
 from lowkey.kernels.bias import ItemMeans
 from lowkey.privacy.sums import Unreleased
 
-pytestmark = pytest.mark.xdist_group("spark")
 DOMAIN = DOMAINS["ratings"]
 BOUNDS = (1.5, 5.0)
 PUBLIC = {"n_items": DOMAIN.n_items, "center": 2.75, "item_bias": np.linspace(-1.0, 1.0, DOMAIN.n_items)}
@@ -136,6 +135,12 @@ def test_what_a_frame_cannot_say(spark: Any) -> None:  # noqa: F811
             lk.from_spark(frame, DOMAIN, **COLUMNS, **options)
 
 
+def test_names_that_spark_does_not_tell_apart(spark: Any) -> None:  # noqa: F811
+    frame = spark.createDataFrame(base_table(DOMAIN, 6)).selectExpr("user", "user as USER", "item", "rating")
+    with pytest.raises(InputError, match="'user' more than once"):
+        lk.from_spark(frame, DOMAIN, **COLUMNS)
+
+
 def test_a_user_in_two_partitions_is_noticed(spark: Any) -> None:  # noqa: F811
     """Then one person would count twice, so it must not pass, whatever brought it about."""
     from pyspark.sql import functions as f
@@ -208,14 +213,41 @@ def test_a_driver_that_dies_between_two_posts_leaves_an_honest_ledger(spark: Any
         one_post.fit(ratings, engine=lk.SparkEngine(spark), billboard=lk.Billboard(ledger))
 
 
+def release(file: Path) -> int:
+    items = file.parent / "items.txt"
+    items.write_text("\n".join(DOMAIN.item_ids.to_pylist()))
+    names = ["--user", "user", "--item", "item", "--rating", "rating", "--scale", "0.5", "5", "--items", str(items)]
+    budget = ["--epsilon", "1", "--delta", "1e-6", "--method", "bias", "--quiet", "--out", str(file.parent / "out")]
+    return run(["release", str(file), *names, *budget, "--engine", "spark", "--partitions", "2"])
+
+
 def test_the_command_line_releases_from_spark(spark: Any, tmp_path: Path) -> None:  # noqa: F811
     pq.write_table(base_table(DOMAIN, 60), tmp_path / "r.parquet")
-    (tmp_path / "items.txt").write_text("\n".join(DOMAIN.item_ids.to_pylist()))
-    names = ["--user", "user", "--item", "item", "--rating", "rating", "--scale", "0.5", "5"]
-    budget = ["--epsilon", "1", "--delta", "1e-6", "--method", "bias", "--quiet", "--out", str(tmp_path / "out")]
-    order = ["release", str(tmp_path / "r.parquet"), *names, *budget, "--engine", "spark", "--partitions", "2"]
-    assert run([*order, "--items", str(tmp_path / "items.txt")]) == 0
+    assert release(tmp_path / "r.parquet") == 0
     assert run(["verify", str(tmp_path / "out")]) == 0
+
+
+def test_files_that_cannot_be_read_are_named_by_the_command_line(spark: Any, tmp_path: Path, capsys: Any) -> None:  # noqa: F811
+    table = base_table(DOMAIN, 6)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and a secret film")
+    for folder, tables in (
+        ("empty", []),
+        ("mixed", [table, table.set_column(2, "rating", table["item"])]),
+        ("lacking", [table, table.drop_columns("rating")]),
+    ):
+        (tmp_path / folder).mkdir()
+        for at, part in enumerate(tables):
+            pq.write_table(part, tmp_path / folder / f"{at}.parquet")
+    for name, message in (
+        ("broken.parquet", "cannot be read as Parquet"),
+        ("empty", "no Parquet file in it"),
+        ("mixed", "columns have different types"),
+        ("lacking", "no 'rating' among"),
+    ):
+        assert release(tmp_path / name) == 2, name
+        said = capsys.readouterr().err
+        assert message in said, said
+        assert "secret" not in said
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,16 @@ class Cluster:
             session.stop()
 
     def read(self, session: Any, table: Table, domain: Domain) -> Any:
+        from lowkey.data.batches import ParquetBatches
+        from lowkey.data.columns import names_for
         from lowkey.data.formats import format_of
         from lowkey.data.spark_errors import on_driver
         from lowkey.data.spark_rows import from_spark
 
         if (kind := format_of(table.file, table.format)) != "parquet":
             refuse("--engine spark", got=f"a file in the format {kind}", needed="Parquet", try_="converting it first")
+        # What is wrong with a file is said in the same words as elsewhere. This reads the footers and no more.
+        ParquetBatches(table.file, names_for(domain.scale, table.user, table.item, table.rating))
         frame = on_driver(lambda: session.read.parquet(str(table.file.resolve())))
         return from_spark(
             frame,

@@ -82,7 +82,7 @@ def tidy_rows(
             what,
             got="the same item more than once for one user",
             needed="each pair of user and item once",
-            try_="duplicates='last', 'mean' or 'sum'",
+            try_="duplicates='mean', 'sum' or 'last'",
         )
     if length < len(items):
         items, given = items[:length].copy(), given[:length].copy()

@@ -109,6 +109,7 @@ def from_spark(
         )
     names = names_for(domain.scale, user, item, rating)
     check_present(names.as_list(), list(frame.columns), sure_header=False)
+    check_told_apart(names, frame)
     count = frame.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
     if count < 1:
         refuse("partitions", got=f"{count}", needed="1 or more", try_="partitions=8")
@@ -126,6 +127,21 @@ def from_spark(
     if not known:
         refuse_foreign_items(names)
     return Ratings.of(domain, rows)
+
+
+def check_told_apart(names: ColumnNames, frame: Any) -> None:
+    """To Spark, unless told otherwise, `user` and `User` are one name."""
+    if frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    existing = [name.lower() for name in frame.columns]
+    twice = [name for name in names.as_list() if existing.count(name.lower()) > 1]
+    if twice:
+        refuse(
+            "columns",
+            got=f"{twice[0]!r} more than once, as Spark takes capitals for small letters",
+            needed="each name once",
+            try_="renaming one",
+        )
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from lowkey.data.ratings import Ratings
 from lowkey.data.spark_errors import on_driver, on_executor
 from lowkey.data.spark_rows import SparkRows
 from lowkey.engines.base import Engine, no_sums
-from lowkey.engines.spark_tasks import CARRIED_COLUMNS, CHUNK_COLUMNS, SweepTask, add_chunks, pieces_of
+from lowkey.engines.spark_tasks import CARRIED_COLUMNS, CHUNK_COLUMNS, SweepTask, add_chunks, chunks_in, pieces_of
 from lowkey.errors import ClosedError, refuse
 from lowkey.kernels.sweep import Public, Sums, Sweep
 from lowkey.privacy.sums import Statistic, Unreleased
 
 CHUNK = 1 << 17  # coordinates: 1 MB
 STRAIGHT_BYTES = 1 << 24  # what the tasks may send to the driver without being added up before
+ARROW_BYTES = 1 << 29  # half of what Spark lets one job return unless told otherwise (spark.driver.maxResultSize)
 
 
 class SparkState:
@@ -109,17 +111,22 @@ class SparkEngine(Engine):
     def _receive(self, chunks: Any, statistics: tuple[Statistic, ...], partitions: int) -> Sums:
         pieces = pieces_of(statistics, self.chunk)
         if self._large(statistics, partitions):
-            merged = chunks.repartition(min(len(pieces), self._cores()), "chunk")
-            merged = merged.mapInArrow(on_executor(add_chunks), CHUNK_COLUMNS)
-            received = merged.toLocalIterator(prefetchPartitions=True)  # one partition's chunks at a time, and the next
-        else:
-            received = chunks.collect()
+            chunks = chunks.repartition(min(len(pieces), self._cores()), "chunk")
+            chunks = chunks.mapInArrow(on_executor(add_chunks), CHUNK_COLUMNS)
         sums = no_sums(statistics)
         flat = {name: array.reshape(-1) for name, array in sums.items()}
-        for chunk, units in received:
+        for chunk, units in self._arriving(chunks, statistics):
             name, part = pieces[chunk]
-            flat[name][part] += np.frombuffer(units, np.int64)
+            flat[name][part] += units
         return sums
+
+    def _arriving(self, chunks: Any, statistics: tuple[Statistic, ...]) -> Iterator[tuple[int, Any]]:
+        """As Arrow if Spark lets that much through at once; else as rows, partition by partition, which takes longer."""
+        if 8 * sum(s.size for s in statistics) <= ARROW_BYTES:
+            yield from chunks_in(chunks.toArrow().to_batches())
+            return
+        for chunk, units in chunks.toLocalIterator(prefetchPartitions=True):
+            yield chunk, np.frombuffer(units, np.int64)
 
 
 def _closed(sums: Sums, statistics: tuple[Statistic, ...]) -> dict[str, Unreleased]:

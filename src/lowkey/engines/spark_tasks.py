@@ -6,11 +6,12 @@ The sums of a task leave it as chunks: a number, which says what coordinates the
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lowkey.data.spark_rows import BLOCK_COLUMNS, BLOCK_SCHEMA, BLOCK_USERS, held_rows, one_row
@@ -81,12 +82,17 @@ def cut(sums: Sums, statistics: tuple[Statistic, ...], chunk: int) -> Iterator[t
 def add_chunks(batches: Iterator[Any]) -> Iterator[Any]:
     """Chunks of the same number, added. int64 wraps around, so the order does not matter."""
     totals: dict[int, Any] = {}
-    for batch in batches:
-        for number, units in zip(batch.column("chunk").to_pylist(), batch.column("units"), strict=True):
-            found = np.frombuffer(units.as_buffer(), np.int64)
-            if number in totals:
-                totals[number] += found
-            else:
-                totals[number] = found.copy()
+    for number, units in chunks_in(batches):
+        if number in totals:
+            totals[number] += units
+        else:
+            totals[number] = units.copy()
     for number, units in totals.items():
         yield one_row(CHUNK_SCHEMA, chunk=number, units=units.tobytes())
+
+
+def chunks_in(batches: Iterable[Any]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """What `cut` has cut, as views of the batches."""
+    for batch in batches:
+        for number, units in zip(batch.column("chunk").to_pylist(), batch.column("units"), strict=True):
+            yield number, np.frombuffer(units.as_buffer(), np.int64)
