@@ -1,6 +1,6 @@
 """A round of DPFactors next to a round of DPALS, in one run: same rank, same data (70k x 10.7k, 8 million ratings).
 
-    python benchmarks/speed/factors_round.py [rank ...]        (default 16 and 64)
+    python benchmarks/speed/factors_round.py [rank ...]        (default 16, 32 and 64)
 
 A round is what one more round adds to a fit: the pass over the users, the posts with their noise, ledger and hashes,
 and the items' solve. Fits of two and of four rounds are timed, and half of the difference is printed, best of two.
@@ -39,7 +39,7 @@ def _timed(model: Any, ratings: lk.Ratings) -> tuple[float, float]:
 
 
 def main() -> None:
-    ranks = [int(a) for a in sys.argv[1:]] or [16, 64]
+    ranks = [int(a) for a in sys.argv[1:]] or [16, 32, 64]
     ratings = skewed()
     print(f"{N_USERS} x {N_ITEMS}, {n_ratings(ratings) / 1e6:.2f} M ratings, {get_num_threads()} threads")
     print(f"load of the machine before: {os.getloadavg()}", flush=True)

@@ -104,7 +104,13 @@ CASES = [
     Case(DPMoments, "binary", {"head": 12}, whole={"head": None}),
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
     Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
-    Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 3}),
+    Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 2}),
+    Case(
+        lk.DPFactors,
+        "ratings",
+        {"rank": 3, "n_iter": 2, "gram": "items", "bound": "quantile"},
+        note="options",
+    ),
     # steps far too long: rows, and not only residuals, must be projected in every round
     Case(
         lk.DPLMC,

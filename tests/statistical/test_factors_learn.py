@@ -36,6 +36,6 @@ def test_a_falling_bound_lets_exact_factors_be_found() -> None:
     """Noise-free ratings: every round shrinks residuals, bounds and noise; with the first round's bound it stalls."""
     split = planted(0.0)
     falling = rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6), split)
-    fixed = rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6, falling_bound=False), split)
+    fixed = rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6, bound="fixed"), split)
     assert falling < 0.02
     assert fixed > 3.0 * falling

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import lowkey as lk
-from lowkey.linalg.blup import Round, clean_moments, common_scale, item_means, posterior
-from lowkey.methods.factors import default_rank
+from lowkey.kernels.factors import BINS
+from lowkey.linalg.blup import ItemRound, Round, clean_moments, common_scale, item_means, posterior, shrunk_matrices
+from lowkey.methods.factors import default_rank, default_rounds, default_start
+from lowkey.methods.factors_bounds import CLIPPED, posted_quantile
 
 
 def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> tuple[Round, np.ndarray, np.ndarray]:
@@ -70,6 +72,57 @@ def test_the_common_scale_is_one_at_the_fixed_point_and_undoes_any_other() -> No
     np.testing.assert_allclose(change.T @ change, np.eye(3), atol=1e-6)
 
 
+def own_matrices(rng: np.random.Generator, n: int, d: int, apart: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shares q, a common G, and A_j = q_j (G + a symmetric deviation with entries of size ``apart``)."""
+    root, shares = rng.normal(size=(d, d)), rng.dirichlet(np.full(n, 5.0))
+    common, rest = root @ root.T + np.eye(d), rng.normal(size=(n, d, d)) * apart
+    return shares, common, shares[:, None, None] * (common + (rest + rest.transpose(0, 2, 1)) / np.sqrt(2.0))
+
+
+def test_items_with_matrices_of_their_own_find_their_coefficients_also_when_turned() -> None:
+    """Exact updates at coefficients that are off lead to the true ones; the shared matrix alone would miss them."""
+    rng = np.random.default_rng(5)
+    truth, off = rng.normal(size=(50, 4)), rng.normal(size=(50, 4))
+    shares, common, own = own_matrices(rng, 50, 4, 0.2)
+    update = np.einsum("nab,nb->na", own, truth - off)
+    each = ItemRound.with_grams(shares, update, off, common, (own, 1e-9), 1e-7, 0.0)
+    shared = Round.of(shares, shares[:, None] * (off @ common) + update, common, 1e-7, 0.0)
+    flat = np.full(50, 1e6)
+    np.testing.assert_allclose(posterior([each], 0.0 * flat, flat).means, truth, atol=1e-3)
+    assert np.abs(posterior([shared], 0.0 * flat, flat).means - truth).max() > 0.05
+    change = rng.normal(size=(3, 3)) + 3.0 * np.eye(3)
+    turned = posterior([each.turned(change), each.turned(change)], 0.0 * flat, flat).means
+    np.testing.assert_allclose(turned[:, 1:], truth[:, 1:] @ change.T, atol=1e-2)
+
+
+def test_matrices_are_drawn_to_the_common_one_by_their_noise() -> None:
+    """Nearer to the truth than either the posts or the common matrix, and the common matrix where there is no more.
+
+    300 items of 10 entries: both ratios are hundreds of standard errors from 1; the seed is fixed.
+    """
+    rng = np.random.default_rng(8)
+    shares, common, own = own_matrices(rng, 300, 4, 0.5)
+    noise = rng.normal(size=own.shape) * 0.5 * shares.mean()
+    noise = (noise + noise.transpose(0, 2, 1)) / np.sqrt(2.0)  # of this size off the diagonal
+    error = lambda found: np.sum((found - own) ** 2)
+    found = shrunk_matrices(own + noise, 0.5 * shares.mean(), shares, common)
+    plain = shares[:, None, None] * common
+    assert error(found) < 0.7 * min(error(own + noise), error(plain))
+    np.testing.assert_allclose(shrunk_matrices(plain + noise, shares.mean(), shares, common), plain)
+
+
+def test_the_posted_quantile_is_that_of_the_norms() -> None:
+    """Norms of 1000 users in bins a quarter of an octave wide: one third lies below; noise of 10 a bin moves it little."""
+    rng = np.random.default_rng(9)
+    norms = np.exp(rng.normal(0.3, 0.4, 1000))
+    bins = np.bincount(np.clip(np.floor(4.0 * np.log2(norms)) + BINS // 2, 0, BINS - 1).astype(int), minlength=BINS)
+    wanted = np.quantile(norms, 1.0 - CLIPPED)
+    assert posted_quantile(bins.astype(float)) == pytest.approx(wanted, rel=0.1)
+    noisy = [posted_quantile(bins + 10.0 * rng.normal(size=BINS)) for _ in range(20)]
+    assert np.abs(np.log2(np.array(noisy) / wanted)).max() < 1.0
+    assert 0.25 <= posted_quantile(100.0 * rng.normal(size=BINS)) <= 4.0
+
+
 def test_moments_of_pure_noise_lose_their_directions() -> None:
     """Of order 12 at the noise's own size: what is left beside the average is below a fifth, for each of 20 fixed seeds."""
     for seed in range(20):
@@ -100,3 +153,17 @@ def test_the_rank_follows_the_noise() -> None:
     assert default_rank(domain(10**7, 1600), 1.0) == 20
     assert default_rank(domain(10**7, 5), 1.0) == 5
     assert default_rank(domain(None, 1600), 1.0) == 8
+
+
+def test_rounds_and_start_follow_from_public_facts() -> None:
+    def domain(users: int | None, items: int) -> lk.Domain:
+        return lk.Domain(items, (1.0, 5.0), expected_users=users)
+
+    assert default_rounds(domain(6400, 1600), 0.25, "random") == 5  # 0.25 * 6400 / 40 = 40, between 2^5 and 2^6
+    assert default_rounds(domain(25_600, 1600), 0.25, "random") == 7
+    assert default_rounds(domain(100, 1600), 0.2, "random") == 4
+    assert default_rounds(domain(10**7, 1600), 0.2, "random") == default_rounds(domain(None, 1600), 0.2, "random") == 8
+    assert default_rounds(domain(10**7, 100), 0.2, "moments") == 4
+    assert default_start(domain(20_000, 100), 0.2) == "moments"
+    for users, items in ((20_000, 201), (10_000, 100), (None, 100)):
+        assert default_start(domain(users, items), 0.2) == "random"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lowkey.data.ratings import Block
 from lowkey.kernels import factors as kernel
-from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, LARGEST_EXCESS, FactorRound
+from lowkey.kernels.factors import ACTIVITY, BINS, EXCESS, EXTRA, LARGEST_EXCESS, FactorRound
 from lowkey.linalg.packed import unpack
 
 N_ITEMS, RANK = 9, 3
 ROUND = FactorRound(2, update_bound=0.6, moment_bound=1.7, reg=0.7, offset_reg=1.3)
+ALL = replace(ROUND, gram_bound=0.9, norms=True)
 
 
 def crowd(seed: int, n_users: int = 12) -> Block:
@@ -44,9 +47,10 @@ def ridge(a: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.linalg.solve(a.T @ a + penalty, a.T @ y)
 
 
-def reference(block: Block, known: dict) -> tuple[np.ndarray, np.ndarray]:
-    """Both sums, with one honest ridge regression per rating, without grid."""
+def reference(block: Block, known: dict, gram_bound: float = np.inf) -> tuple[np.ndarray, ...]:
+    """All sums, with one honest ridge regression per rating, without grid."""
     update, moments = np.zeros((N_ITEMS, RANK + 1)), np.zeros((RANK + EXTRA, RANK + EXTRA))
+    grams, norms = np.zeros((N_ITEMS, RANK + 1, RANK + 1)), np.zeros(BINS)
     for u in range(len(block.offsets) - 1):
         part = slice(block.offsets[u], block.offsets[u + 1])
         items = block.items[part]
@@ -61,8 +65,12 @@ def reference(block: Block, known: dict) -> tuple[np.ndarray, np.ndarray]:
         in_sample = y - a @ ridge(a, y)
         n = np.sqrt(np.sum(w * np.sum(p**2, axis=1)) / w.sum())
         rows = (w * e)[:, None] * p / n
-        clip = min(1.0, ROUND.update_bound / np.linalg.norm(rows))
+        stack = (w / n)[:, None, None] * p[:, :, None] * p[:, None, :]
+        clip = min(1.0, ROUND.update_bound / np.linalg.norm(rows), gram_bound / np.linalg.norm(stack))
         update[items] += clip * rows
+        grams[items] += clip * stack
+        octaves = np.log2(np.linalg.norm(rows) / ROUND.update_bound)
+        norms[int(np.clip(np.floor(4.0 * octaves) + 32, 0, 63))] += 1.0
         factor = ridge(a, y)[1:]
         factor *= np.sqrt(n**2 - 1.0) / max(np.linalg.norm(factor), 1e-300)
         spread = np.sqrt(np.sum(w**2 * e * in_sample)) / ROUND.update_bound
@@ -72,49 +80,70 @@ def reference(block: Block, known: dict) -> tuple[np.ndarray, np.ndarray]:
         x = np.sqrt(clip * w.sum() / n) * np.array([1.0, *factor, spread, ACTIVITY * len(items) ** -0.25, excess])
         x *= min(1.0, ROUND.moment_bound / np.linalg.norm(x))
         moments += np.outer(x, x)
-    return update, moments
+    return update, moments, grams, norms
 
 
+@pytest.mark.parametrize(("tame", "close"), [(kernel.TAME, 2e-6), (0.0, 1e-7)], ids=["float32", "float64"])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_both_sums_are_those_of_the_definition(seed: int) -> None:
+def test_both_sums_are_those_of_the_definition(
+    seed: int, tame: float, close: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "TAME", tame)
     block, known = crowd(seed), public()
     sums = sums_of(ROUND, block, known)
     update, moments = (s.grid.step * sums[s.name] for s in ROUND.statistics(known))
     wanted = reference(block, known)
     assert np.abs(wanted[0]).max() > 0.1
-    np.testing.assert_allclose(update, wanted[0], atol=1e-7)
+    np.testing.assert_allclose(update, wanted[0], atol=close)
     np.testing.assert_allclose(unpack(moments), wanted[1], atol=1e-4)  # 20 bits per coordinate
+
+
+def test_grams_and_norms_are_those_of_the_definition() -> None:
+    """The bound of the Gram matrices binds for some users and that of the update for others."""
+    block, known = crowd(4, 40), public(3, 1.5)
+    sums = sums_of(ALL, block, known)
+    update, moments, grams, norms = (s.grid.step * sums[s.name] for s in ALL.statistics(known))
+    wanted = reference(block, known, 0.9)
+    assert not np.allclose(wanted[0], reference(block, known)[0])
+    np.testing.assert_allclose(update, wanted[0], atol=1e-5)
+    np.testing.assert_allclose(unpack(moments), wanted[1], atol=3e-4)
+    np.testing.assert_allclose(unpack(grams), wanted[2], atol=1e-4)
+    assert np.count_nonzero(wanted[3]) > 3
+    assert list(norms) == list(wanted[3])
 
 
 def test_pieces_and_order_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     block, known = crowd(5, 40), public()
-    whole = sums_of(ROUND, block, known)
+    whole = sums_of(ALL, block, known)
     monkeypatch.setattr(kernel, "EXACT_USERS", 7)
-    for name, total in sums_of(ROUND, block, known).items():
+    for name, total in sums_of(ALL, block, known).items():
         assert np.array_equal(total, whole[name])
     added = {name: np.zeros_like(total) for name, total in whole.items()}
     for u in reversed(range(40)):
         part = slice(block.offsets[u], block.offsets[u + 1])
         alone = Block(np.array([0, part.stop - part.start]), block.items[part], block.values[part], block.keys[u : u + 1])
-        for name, total in sums_of(ROUND, alone, known).items():
+        for name, total in sums_of(ALL, alone, known).items():
             added[name] += total
     assert all(np.array_equal(added[name], whole[name]) for name in whole)
 
 
-@pytest.mark.parametrize("size", [1e-9, 1.0, 1e6, 1e150])
-def test_bounds_hold_for_factors_of_any_size(size: float) -> None:
+@pytest.mark.parametrize(("size", "tame"), [(1e-9, 300.0), (1.0, 300.0), (1e6, 300.0), (1e150, 300.0), (1e30, 1e99)])
+def test_bounds_hold_for_factors_of_any_size(size: float, tame: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "TAME", tame)  # the last case: float32 where it will not do at all
     known = public(7, size)
     for seed in range(20):
         block = crowd(seed, 1)
-        sums = sums_of(ROUND, block, known)
-        for statistic in ROUND.statistics(known):
+        sums = sums_of(ALL, block, known)
+        for statistic in ALL.statistics(known):
             total = statistic.grid.step * sums[statistic.name].astype(np.float64)
             full = unpack(total) if statistic.layout == "symmetric" else total
             assert np.linalg.norm(full) <= statistic.sensitivity.add_remove
 
 
 def test_sensitivities_under_both_adjacencies() -> None:
-    update, moments = ROUND.statistics(public())
+    update, moments, grams, norms = ALL.statistics(public())
     assert (update.sensitivity.add_remove, update.sensitivity.replace_one) == (0.6, 1.2)
     assert moments.sensitivity.add_remove == pytest.approx(1.7**2)
     assert moments.sensitivity.replace_one == pytest.approx(np.sqrt(2.0) * 1.7**2)
+    assert (grams.sensitivity.add_remove, grams.sensitivity.replace_one) == (0.9, np.sqrt(2.0) * 0.9)
+    assert (norms.sensitivity.add_remove, norms.sensitivity.replace_one) == (1.0, np.sqrt(2.0))

@@ -28,6 +28,7 @@ def bench(
     exact: Annotated[bool, typer.Option(help="Each private method without noise, too. NOT PRIVATE.")] = True,
     oracle_tuning: Annotated[bool, typer.Option(help="The best candidate by the test users. NOT PRIVATE.")] = False,
     private_selection: Annotated[bool, typer.Option(help="Candidates selected by noisy scores, priced.")] = False,
+    ablation: Annotated[bool, typer.Option(help="DPFactors, each lever switched off once, in place of --methods.")] = False,
     results: Annotated[Path | None, typer.Option(help="JSON lines: rows found there are kept, new ones appended.")] = None,
     jobs: Annotated[int, typer.Option(help="How many fits run at once, each in its own process.")] = 1,
     table: Annotated[str, typer.Option(help="text, markdown or latex.")] = "text",
@@ -55,7 +56,15 @@ def bench(
     todo: list[Any] = []
     for name in _words(data):
         file = None if name in datasets.DATASETS else datasets.File(user, item, rating, scale)
+        if ablation:
+            from lowkey.bench.factors import ablation_lines
+
+            lines = ablation_lines(name, _numbers(epsilons), draws, results, **{**shared, "file": file})
+            typer.echo(f"{tables.FORMATS[table](lines)}\ndelta = {delta:g}, {adjacency}, split {split}. {NOT_PRIVATE}")
+            continue
         todo += compare.tasks(name, _words(methods), _numbers(epsilons), draws, exact=exact, **shared, file=file)
+    if ablation:
+        return
     rows = _with_progress(todo, results, quiet or as_json, jobs)
     if figures is not None:
         from lowkey.bench.figures import draw_all

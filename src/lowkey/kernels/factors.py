@@ -20,16 +20,19 @@ solution without j is s - e A^-1 a (Sherman and Morrison). Paper: ours (docs/fac
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import get_num_threads, njit
+from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
-from lowkey.linalg.blas import DGEMM, add_gram_float64, outer_gram_float64, product_float64
-from lowkey.linalg.inverse import invert_positive
+from lowkey.linalg.blas import DGEMM, SGEMM, add_gram, outer_gram, product
+from lowkey.linalg.inverse import invert_positive, spare_size
 from lowkey.linalg.packed import pack
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
@@ -42,6 +45,8 @@ EXTRA = 4  # coordinates of the second moments beside the factor: 1, the residua
 ACTIVITY = 2.0  # scale of the third, so that it is of order one for most users
 EXCESS = 0.5  # scale of the last
 LARGEST_EXCESS = 8.0  # beyond which it is cut
+TAME = 300.0  # |a|^2/ridge up to which a user's solve is well posed in float32
+BINS, BINS_PER_OCTAVE = 64, 4  # of users' norms, from 2^-8 to 2^8 of the bound; the ends take what lies beyond
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,11 @@ class FactorRound(Sweep):
     Frobenius norm |x|^2 <= moment_bound^2, so replace-one is sqrt(2) times add/remove. d compares the user's offset s with
     its prior variance t^2 = reg/offset_reg: with b the share of an offset that the ridge lets through, E[s^2] = t^2 b if t
     is right, so d = s^2/t^2 - b has mean 0 then.
+    With a ``gram_bound`` also every item's own matrix (``item_gram_t``): the stack of g_j g_j^T, g_j = sqrt(c w_j/N) p_j. c
+    is small enough that its norm, the root of the sum of |g_j|^4, is at most ``gram_bound`` too; g_j is truncated before
+    it is multiplied. Positive semidefinite again.
+    With ``norms`` also in which of ``BINS`` bins the norm of a user's update lay before the clip (``update_norms``): one
+    user adds 1 to one bin, which is acute.
     """
 
     number: int
@@ -62,104 +72,139 @@ class FactorRound(Sweep):
     moment_bound: float
     reg: float
     offset_reg: float
+    gram_bound: float | None = None
+    norms: bool = False
 
     @property
     def update(self) -> str:
         return f"item_update_{self.number}"
 
+    @property
+    def gram(self) -> str:
+        return f"item_gram_{self.number}"
+
     def statistics(self, public: Public) -> tuple[Statistic, ...]:
         n_items, rank = public["item_factors"].shape
-        update_grid, moment_grid = self._grids()
+        update_grid, moment_grid, gram_grid = self._grids()
         moments = Sensitivity.of_acute_vectors(self.moment_bound**2)
-        return (
+        found = (
             Statistic(self.update, (n_items, rank + 1), update_grid, Sensitivity.of_vectors(self.update_bound), 1),
             Statistic("user_moments", symmetric_shape(rank + EXTRA), moment_grid.squared, moments, 1, "symmetric"),
         )
+        if self.gram_bound is not None:
+            stack, acute = symmetric_shape(rank + 1, n_items), Sensitivity.of_acute_vectors(self.gram_bound)
+            found += (Statistic(self.gram, stack, gram_grid.squared, acute, 1, "symmetric"),)
+        if self.norms:
+            found += (Statistic("update_norms", (BINS,), Grid(0), Sensitivity.of_acute_vectors(1.0), 1),)
+        return found
 
-    def _grids(self) -> tuple[Grid, Grid]:
-        return Grid.for_bound(self.update_bound, UPDATE_BITS), Grid.for_bound(self.moment_bound, MOMENT_BITS)
+    def _grids(self) -> tuple[Grid, Grid, Grid]:
+        root = math.sqrt(self.gram_bound or 1.0)  # |g_j|^2 <= gram_bound
+        moments, grams = (Grid.for_bound(bound, MOMENT_BITS) for bound in (self.moment_bound, root))
+        return Grid.for_bound(self.update_bound, UPDATE_BITS), moments, grams
 
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
         prior = public["center"] + public["item_bias"]
         n_items, rank = public["item_factors"].shape
         n_users, threads = len(block.offsets) - 1, get_num_threads()
-        design = np.column_stack([np.ones(n_items), public["item_factors"]])
         ridge = np.append(self.offset_reg, np.full(rank, self.reg))
-        update_grid, moment_grid = self._grids()
-        bounds = (self.update_bound, self.moment_bound, 1.0 / update_grid.step, moment_grid.step)
+        design, routine = self._design(public, ridge)
+        steps = [grid.step for grid in self._grids()]
+        gram_bound = math.inf if self.gram_bound is None else self.gram_bound
+        bounds = np.array([self.update_bound, self.moment_bound, gram_bound, *steps])
         updates = np.zeros((threads, n_items, rank + 1), np.int64)
-        moments = np.zeros((n_users, rank + EXTRA))
+        grams = np.zeros((threads, n_items if gram_bound < math.inf else 0, (rank + 1) * (rank + 2) // 2), np.int64)
+        moments, bins = np.zeros((n_users, rank + EXTRA)), np.full(n_users, -1)
         rows = (block.offsets, block.items, block.values)
-        _contribute(*rows, prior, design, public["item_weights"], ridge, *bounds, updates, moments, DGEMM)
+        facts = (prior, design, public["item_weights"], ridge, bounds, moments, bins, routine)
+
+        def part(thread: int) -> None:
+            _contribute(thread, threads, *rows, *facts, updates[thread], grams[thread])
+
+        if threads == 1:
+            part(0)
+        else:  # a prange over a loop this long takes twice as long to compile
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(part, range(threads)))
         sums[self.update] += updates.sum(axis=0)
         for first in range(0, n_users, EXACT_USERS):
             some = moments[first : first + EXACT_USERS]
             sums["user_moments"] += pack(some.T @ some).astype(np.int64)
+        if self.gram_bound is not None:
+            sums[self.gram] += grams.sum(axis=0)
+        if self.norms:
+            sums["update_norms"] += np.bincount(bins[bins >= 0], minlength=BINS)
         return None
 
+    def _design(self, public: Public, ridge: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
+        """Rows (1, v_j) and the gemm for them: in float32, twice as fast, where public facts say that it will do.
 
-@njit(cache=True, parallel=True)
+        An item left out divides by 1 - h >= 1/(1 + a . ridge^-1 a): this must not be near the rounding error.
+        """
+        design = np.column_stack([np.ones(len(public["item_factors"])), public["item_factors"]])
+        with np.errstate(over="ignore", invalid="ignore"):
+            tame = bool((design**2 @ (1.0 / ridge)).max() < TAME)
+        return (design.astype(np.float32), SGEMM) if tame else (design, DGEMM)
+
+
+@njit(cache=True, nogil=True)
 def _contribute(
-    offsets,
-    items,
-    values,
-    prior,
-    design,
-    weights,
-    ridge,
-    update_bound,
-    moment_bound,
-    per_update_unit,
-    moment_step,
-    updates,
-    moments,
-    dgemm,
-):
-    """Every thread adds its users' update matrices to its own total, and writes their vectors x, all in grid units."""
+    thread, threads, offsets, items, values, prior, design, weights, ridge, bounds, moments, bins, routine, update, gram
+):  # fmt: skip
+    """A thread adds its users' matrices to its own totals, and writes their vectors x and bins, all in grid units."""
     n_users, size = len(offsets) - 1, design.shape[1]
+    update_bound, moment_bound, gram_bound, update_step, moment_step, gram_step = bounds
     longest = 0
     for u in range(n_users):
         longest = max(longest, offsets[u + 1] - offsets[u])
-    for thread in prange(len(updates)):
-        a, rows = np.empty((longest, size)), np.empty((longest, size))  # (1, v_j); then A^-1 (1, v_j); then w e p
-        y, w = np.empty(longest), np.empty(longest)
-        inverse, solution, spare = np.empty(size * size), np.empty(size), np.empty((3, size))
-        for part in range(thread, (n_users + SLICE - 1) // SLICE, len(updates)):
-            for u in range(part * SLICE, min(n_users, (part + 1) * SLICE)):
-                lo, m = offsets[u], offsets[u + 1] - offsets[u]
-                if m == 0:
-                    continue
-                own = items[lo : lo + m]
-                _gather(own, values[lo : lo + m], prior, design, weights, a, y, w)
-                if m >= size:
-                    solved = _primal(a, y, m, ridge, inverse, spare, solution, rows, dgemm)
-                else:
-                    solved = _dual(a, y, m, ridge, inverse, spare, solution, rows, dgemm)
-                if not solved:  # defined, and a function of this user alone
-                    continue
-                total_weight, mean_square, squared_norm, variance, seen = _leave_one_out(a, y, w, m, solution, rows)
-                scale = 1.0 / math.sqrt(mean_square)
-                clip = shrink_factor(squared_norm * scale * scale, update_bound)
-                if not squared_norm * clip * scale < np.inf:  # infinite or no number: this user contributes nothing
-                    continue
-                _add_rows(own, rows, clip * scale * per_update_unit, updates[thread])
-                x = moments[u]
-                x[0], x[size], x[size + 1] = 1.0, math.sqrt(variance) / update_bound, ACTIVITY * float(m) ** -0.25
-                x[size + 2] = EXCESS * min(solution[0] ** 2 * ridge[0] / ridge[size - 1] - seen, LARGEST_EXCESS)
-                square = 1e-300
-                for k in range(1, size):
-                    square += solution[k] ** 2
-                shorter = math.sqrt(max(mean_square - 1.0, 0.0) / square)  # as long as the factors that leave an item out
-                for k in range(1, size):
-                    x[k] = solution[k] * shorter
-                root = math.sqrt(clip * total_weight * scale)
-                square = 0.0
-                for k in range(len(x)):
-                    x[k] *= root
-                    square += x[k] ** 2
-                clip = shrink_factor(square, moment_bound)
-                for k in range(len(x)):
-                    x[k] = float(to_units(clip * x[k], moment_step))
+    a = np.empty((longest, size), design.dtype)  # (1, v_j)
+    rows = np.empty((longest, size), design.dtype)  # A^-1 (1, v_j), then p
+    y, w = np.empty(longest), np.empty(longest)  # y is then w e
+    solution, root, units = np.empty(size), np.empty(size, design.dtype), np.empty(size, np.int64)
+    inverse, spare = np.empty(size * size, design.dtype), np.empty(spare_size(size), design.dtype)
+    for part in range(thread, (n_users + SLICE - 1) // SLICE, threads):
+        for u in range(part * SLICE, min(n_users, (part + 1) * SLICE)):
+            lo, m = offsets[u], offsets[u + 1] - offsets[u]
+            if m == 0:
+                continue
+            own = items[lo : lo + m]
+            _gather(own, values[lo : lo + m], prior, design, weights, a, y, w)
+            if m >= size:
+                solved = _primal(a, y, m, ridge, inverse, spare, solution, rows, routine)
+            else:
+                solved = _dual(a, y, m, ridge, inverse, spare, root, solution, rows, routine)
+            if not solved:  # defined, and a function of this user alone
+                continue
+            total_weight, variance, seen = _leave_one_out(a, y, w, m, solution, rows)
+            mean_square, squared_norm, squared_gram = _squared_norms(rows, y, w, m)
+            mean_square /= total_weight
+            scale = 1.0 / math.sqrt(mean_square)
+            squared_norm, squared_gram = squared_norm * scale * scale, squared_gram * scale * scale
+            clip = min(shrink_factor(squared_norm, update_bound), shrink_factor(squared_gram, gram_bound))
+            if not squared_norm * clip < np.inf or not squared_gram < np.inf:  # this user contributes nothing
+                continue
+            _add_rows(own, rows, y, clip * scale / update_step, update)
+            if len(gram):
+                _add_grams(own, rows, w, clip * scale, gram_step, units, gram)
+            octaves = 0.5 * math.log2(max(squared_norm, 1e-300)) - math.log2(update_bound)
+            bins[u] = min(max(math.floor(BINS_PER_OCTAVE * octaves) + BINS // 2, 0), BINS - 1)
+            x = moments[u]
+            x[0], x[size], x[size + 1] = 1.0, math.sqrt(variance) / update_bound, ACTIVITY * float(m) ** -0.25
+            x[size + 2] = EXCESS * min(solution[0] ** 2 * ridge[0] / ridge[size - 1] - seen, LARGEST_EXCESS)
+            square = 1e-300
+            for k in range(1, size):
+                square += solution[k] ** 2
+            shorter = math.sqrt(max(mean_square - 1.0, 0.0) / square)  # as long as the factors that leave an item out
+            for k in range(1, size):
+                x[k] = solution[k] * shorter
+            length = math.sqrt(clip * total_weight * scale)
+            square = 0.0
+            for k in range(len(x)):
+                x[k] *= length
+                square += x[k] ** 2
+            clip = shrink_factor(square, moment_bound)
+            for k in range(len(x)):
+                x[k] = float(to_units(clip * x[k], moment_step))
 
 
 @njit(cache=True)
@@ -178,48 +223,41 @@ def _gather(own, values, prior, design, weights, a, y, w):
 
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _primal(a, y, m, ridge, inverse, spare, solution, rows, dgemm):
+def _primal(a, y, m, ridge, inverse, spare, solution, rows, routine):
     """``rows`` = a A^-1 and the solution A^-1 a^T y, A = a^T a + ridge. False where there is none."""
     size = len(solution)
     square = inverse.reshape(size, size)
-    add_gram_float64(a, size, m, 0.0, square, dgemm)
+    add_gram(a, size, m, 0.0, square, routine)
     for k in range(size):
         square[k, k] += ridge[k]
-    if not invert_positive(square, spare[0]):
+    if not invert_positive(square, spare, routine):
         return False
-    product_float64(a, square, m, size, size, rows, dgemm)
-    rhs = spare[0]
-    rhs[:] = 0.0
+    product(a, square, m, size, size, rows, routine)
+    solution[:] = 0.0
     for p in range(m):
-        row, target = a[p], y[p]
+        gain, target = rows[p], y[p]
         for k in range(size):
-            rhs[k] += row[k] * target
-    for k in range(size):
-        row, total = square[k], 0.0
-        for b in range(size):
-            total += row[b] * rhs[b]
-        solution[k] = total
+            solution[k] += gain[k] * target
     return True
 
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _dual(a, y, m, ridge, inverse, spare, solution, rows, dgemm):
+def _dual(a, y, m, ridge, inverse, spare, root, solution, rows, routine):
     """The same for a user with fewer ratings than coefficients: a A^-1 = (b b^T + 1)^-1 b ridge^-1/2, b = a ridge^-1/2."""
     size = len(solution)
     square = inverse[: m * m].reshape(m, m)
-    root = spare[1]
     for k in range(size):
         root[k] = 1.0 / math.sqrt(ridge[k])
     for p in range(m):
         row = a[p]
         for k in range(size):
             row[k] *= root[k]
-    outer_gram_float64(a, m, size, square, dgemm)
+    outer_gram(a, m, size, square, routine)
     for p in range(m):
         square[p, p] += 1.0
-    if not invert_positive(square, spare[0]):
+    if not invert_positive(square, spare, routine):
         return False
-    product_float64(square, a, m, m, size, rows, dgemm)
+    product(square, a, m, m, size, rows, routine)
     solution[:] = 0.0
     for p in range(m):
         gain, row, target = rows[p], a[p], y[p]
@@ -232,12 +270,12 @@ def _dual(a, y, m, ridge, inverse, spare, solution, rows, dgemm):
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
 def _leave_one_out(a, y, w, m, solution, rows):
-    """``rows``, given as A^-1 a, become w e p.
+    """``rows``, given as A^-1 a, become p, and y becomes w e.
 
-    Sum of w, w-mean of |p|^2, squared norm of the rows, mean of e_loo e_in, and the share of an offset that is seen.
+    Sum of w, mean of e_loo e_in, and the share of an offset that is seen.
     """
     size = len(solution)
-    total_weight, mean_square, squared_norm, variance, seen = 0.0, 0.0, 0.0, 0.0, 0.0
+    total_weight, variance, seen = 0.0, 0.0, 0.0
     for p in range(m):
         row, gain = a[p], rows[p]
         leverage, fitted = 0.0, 0.0
@@ -246,25 +284,48 @@ def _leave_one_out(a, y, w, m, solution, rows):
             fitted += row[k] * solution[k]
         seen += gain[0]
         residual = (y[p] - fitted) / (1.0 - leverage)
-        weighted = w[p] * residual
-        square, norm = 1.0, weighted * weighted
         for k in range(1, size):
-            own = solution[k] - gain[k] * residual
-            square += own * own
-            gain[k] = weighted * own
-            norm += gain[k] * gain[k]
-        gain[0] = weighted
+            gain[k] = solution[k] - gain[k] * residual
+        gain[0] = 1.0
+        y[p] = w[p] * residual
         total_weight += w[p]
+        variance += y[p] * y[p] * (1.0 - leverage)
+    return total_weight, variance, seen
+
+
+@njit(cache=True, fastmath={"reassoc", "nsz"})
+def _squared_norms(rows, y, w, m):
+    """Sums of w |p|^2, (w e)^2 |p|^2 and w^2 |p|^4, of the rows as they are stored: what is clipped is what is added."""
+    mean_square, squared_norm, squared_gram = 0.0, 0.0, 0.0
+    for p in range(m):
+        row, square = rows[p], 0.0
+        for k in range(len(row)):
+            entry = np.float64(row[k])
+            square += entry * entry
         mean_square += w[p] * square
-        squared_norm += norm
-        variance += weighted * weighted * (1.0 - leverage)
-    return total_weight, mean_square / total_weight, squared_norm, variance, seen
+        squared_norm += y[p] * y[p] * square
+        squared_gram += w[p] * w[p] * square * square
+    return mean_square, squared_norm, squared_gram
 
 
 @njit(cache=True)
-def _add_rows(own, rows, factor, total):
+def _add_rows(own, rows, y, factor, total):
     """In units towards zero; after the clip no number exceeds 2^UPDATE_BITS units, which int32 holds."""
     for p in range(len(own)):
-        row, to = rows[p], total[own[p]]
+        row, to, weighted = rows[p], total[own[p]], y[p] * factor
         for k in range(len(to)):
-            to[k] += np.int32(row[k] * factor)
+            to[k] += np.int32(row[k] * weighted)
+
+
+@njit(cache=True)
+def _add_grams(own, rows, w, factor, step, units, total):
+    """Packed triangles of g_j g_j^T, g_j = sqrt(factor w_j) p_j in whole units."""
+    for p in range(len(own)):
+        root, at, to = math.sqrt(factor * w[p]), 0, total[own[p]]
+        for k in range(len(units)):
+            units[k] = to_units(root * rows[p, k], step)
+        for a in range(len(units)):
+            left, rest, part = units[a], units[a:], to[at:]
+            for b in range(len(rest)):
+                part[b] += left * rest[b]
+            at += len(rest)

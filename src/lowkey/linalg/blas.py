@@ -122,9 +122,36 @@ def outer_gram_float64(x, n, k, c, dgemm):
 
 
 @njit(cache=True)
-def product_float64(x, y, m, k, n, out, dgemm):
-    """The first m rows of out (., n) = those of x (., k) times y (k, n)."""
-    _dgemm(dgemm, PLAIN, PLAIN, n, m, k, 1.0, y.ctypes.data, n, x.ctypes.data, k, 0.0, out.ctypes.data, n)
+def product(x, y, m, k, n, out, routine):
+    """The first m rows of out (., n) = those of x (., k) times y (k, n), all of one type."""
+    gemm(x.itemsize, PLAIN, PLAIN, n, m, k, 1.0, y.ctypes.data, n, x.ctypes.data, k, 0.0, out.ctypes.data, n, routine)
+
+
+@njit(cache=True)
+def gemm(itemsize, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, routine):
+    """BLAS gemm on addresses, column by column as there; ``itemsize`` 4 for sgemm, 8 for dgemm."""
+    if itemsize == 4:
+        _sgemm(routine, ta, tb, m, n, k, np.float32(alpha), a, lda, b, ldb, np.float32(beta), c, ldc)
+    else:
+        _dgemm(routine, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+
+
+@njit(cache=True)
+def add_gram(x, n, k, beta, c, routine):
+    """The ``add_gram`` of the type of x."""
+    if x.itemsize == 4:
+        add_gram_float32(x, n, k, np.float32(beta), c, routine)
+    else:
+        add_gram_float64(x, n, k, beta, c, routine)
+
+
+@njit(cache=True)
+def outer_gram(x, n, k, c, routine):
+    """The ``outer_gram`` of the type of x."""
+    if x.itemsize == 4:
+        outer_gram_float32(x, n, k, c, routine)
+    else:
+        outer_gram_float64(x, n, k, c, routine)
 
 
 @njit(cache=True, inline="always")

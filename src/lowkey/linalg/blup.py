@@ -7,18 +7,28 @@ estimated from the rounds themselves (empirical Bayes), so there is no ridge to 
 Paper: Henderson 1975 (best linear unbiased prediction); Dempster, Laird and Rubin 1977 for P. Deviates: nowhere.
 """
 
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
+
+from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
+from lowkey.linalg.inverse import invert_positive, spare_size
+from lowkey.linalg.packed import pack
 
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
-BLOCK = 256  # items solved at a time: their matrices stay in the cache
+BLOCK = 128  # items solved at a time: their matrices stay in the cache
 
 
 @dataclass(frozen=True)
@@ -40,16 +50,21 @@ class Round:
 
     def turned(self, change: Matrix) -> Round:
         """The same round about the factors v' = change v."""
-        whole = np.eye(len(self.values))
-        whole[1:, 1:] = np.linalg.inv(change)
-        return replace(self, view=self.view @ whole)
+        return replace(self, view=self.view @ _undo(change))
 
     def evidence(self, rows: NDArray[np.intp] | slice) -> tuple[Matrix, Matrix]:
-        """Precision (n, d, d) and precision-weighted target (n, d) of the items ``rows``."""
-        q = self.shares[rows, None]
-        weight = q / (self.noise_std**2 + self.sampling * q * self.values + 1e-30)
-        precision = np.einsum("nk,ka,kb->nab", weight * q, self.view, self.view, optimize=True)
-        return precision, (weight * self.targets[rows]) @ self.view
+        """Packed precisions (n, d (d + 1)/2) and precision-weighted targets (n, d) of the items ``rows``."""
+        q, weight = self.shares[rows, None], self._weight(rows)
+        return (weight * q**2) @ self._squares, (weight * q * self.targets[rows]) @ self.view
+
+    def _weight(self, rows: NDArray[np.intp] | slice) -> Matrix:
+        """One over the variance of y, rotated."""
+        return 1.0 / (self.noise_std**2 + self.sampling * self.shares[rows, None] * self.values + 1e-30)
+
+    @cached_property
+    def _squares(self) -> Matrix:
+        """For every row of ``view`` the packed triangle of its product with itself."""
+        return pack(self.view[:, :, None] * self.view[:, None, :])
 
     def start(self, rows: NDArray[np.intp]) -> Matrix:
         """P by moments: the spread of the targets beyond their noise, no direction below one standard error of it."""
@@ -62,6 +77,57 @@ class Round:
         values, vectors = np.linalg.eigh((back @ spread @ back.T)[1:, 1:] / size)
         error = np.sqrt(2.0 * len(rows)) / size * np.diag(back @ back.T)[1:].mean()
         return (vectors * np.maximum(values, error)) @ vectors.T
+
+
+@dataclass(frozen=True)
+class ItemRound(Round):
+    """A round in which every item has a matrix A_j of its own: y_j = A_j t_j + noise of the same variance.
+
+    ``matrices`` are A_j, rotated on the left, in the coordinates of the round; ``back`` leads to these from today's.
+    """
+
+    matrices: Matrix = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    back: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @classmethod
+    def with_grams(
+        cls, shares: Matrix, update: Matrix, known: Matrix, shared: Matrix, grams: tuple[Matrix, float], *noise: float
+    ) -> ItemRound:
+        """From residual updates at the coefficients ``known``, and posted matrices with the noise of an entry."""
+        own = shrunk_matrices(grams[0], grams[1], shares, shared)
+        plain = Round.of(shares, np.einsum("nab,nb->na", own, known) + update, shared, *noise)
+        rotated = (plain.view / plain.values[:, None]) @ own
+        return cls(**vars(plain), matrices=rotated, back=np.eye(len(shared)))
+
+    def turned(self, change: Matrix) -> Round:
+        whole = _undo(change)
+        return replace(self, view=self.view @ whole, back=self.back @ whole)
+
+    def evidence(self, rows: NDArray[np.intp] | slice) -> tuple[Matrix, Matrix]:
+        views = self.matrices[rows] @ self.back
+        weighted = views * self._weight(rows)[:, :, None]
+        return pack(weighted.transpose(0, 2, 1) @ views), np.einsum("nka,nk->na", weighted, self.targets[rows])
+
+
+def shrunk_matrices(posted: Matrix, noise_std: float, shares: Matrix, shared: Matrix) -> Matrix:
+    """Posted matrices A_j (n, d, d), drawn towards q_j G by the share of their spread that the known noise explains.
+
+    The deviations are taken to be q_j times something whose size is the same for all items, and estimated by moments.
+    """
+    typical = shares[:, None, None] * shared
+    rest = posted - typical
+    d = len(shared)
+    noise = d * (d + 1) * noise_std**2  # of |rest|^2: variance s^2 off the diagonal, 2 s^2 on it
+    spread = max(float(shares**2 @ ((rest**2).sum(axis=(1, 2)) - noise)) / float(shares**2 @ shares**2), 0.0)
+    kept = shares**2 * spread / (shares**2 * spread + noise + 1e-300)
+    return typical + kept[:, None, None] * rest
+
+
+def _undo(change: Matrix) -> Matrix:
+    """The inverse of a map of factors, as one of (bias, factor)."""
+    whole = np.eye(len(change) + 1)
+    whole[1:, 1:] = np.linalg.inv(change)
+    return whole
 
 
 class ItemMean(NamedTuple):
@@ -95,39 +161,71 @@ def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, step
     weights = shares[sample] / shares[sample].sum()
     precision, target = _total(rounds, sample, bias, bias_variance)
     prior = rounds[-1].start(sample)
+    found = np.empty_like(target)
     for _ in range(steps):
-        covariance = np.linalg.inv(_with_prior(precision, prior))
-        factors = np.einsum("nab,nb->na", covariance, target)[:, 1:]
-        prior = (factors * weights[:, None]).T @ factors + np.einsum("n,nab->ab", weights, covariance[:, 1:, 1:])
+        covariance = np.zeros((target.shape[1], target.shape[1]))
+        _solve_all(precision, _prior_precision(prior), target, weights, found, covariance, DGEMM, DPOTRF)
+        prior = (found[:, 1:] * weights[:, None]).T @ found[:, 1:] + covariance[1:, 1:]
         prior = (prior + prior.T) / 2.0
     means = np.empty((len(bias), len(prior) + 1))
     for first in range(0, len(bias), BLOCK):
         block = slice(first, first + BLOCK)
         precision, target = _total(rounds, block, bias, bias_variance)
-        means[block] = np.linalg.solve(_with_prior(precision, prior), target[:, :, None])[:, :, 0]
+        _solve_all(precision, _prior_precision(prior), target, np.zeros(0), means[block], covariance, DGEMM, DPOTRF)
     return Posterior(means, prior)
 
 
 def _total(
     rounds: Sequence[Round], rows: NDArray[np.intp] | slice, bias: Matrix, bias_variance: Matrix
 ) -> tuple[Matrix, Matrix]:
-    parts = [r.evidence(rows) for r in rounds]
-    precision, target = sum(p for p, _ in parts), sum(t for _, t in parts)
-    assert isinstance(precision, np.ndarray)
-    assert isinstance(target, np.ndarray)
-    precision[:, 0, 0] += 1.0 / bias_variance[rows]
+    """What all rounds say of the items ``rows`` together, with the prior of their biases."""
+    precision, target = rounds[0].evidence(rows)
+    for r in rounds[1:]:
+        more = r.evidence(rows)
+        precision += more[0]
+        target += more[1]
+    precision[:, 0] += 1.0 / bias_variance[rows]
     target[:, 0] += bias[rows] / bias_variance[rows]
     return precision, target
 
 
-def _with_prior(precision: Matrix, prior: Matrix) -> Matrix:
-    """Precisions with that of the prior, solvable whatever was posted: no direction below 1e-12 of the largest."""
+def _prior_precision(prior: Matrix) -> Matrix:
+    """The inverse of the prior covariance of (bias, factor), 0 for the bias, solvable whatever was posted; packed."""
     values, vectors = np.linalg.eigh(prior)
-    whole = precision.copy()
-    whole[:, 1:, 1:] += (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
-    diagonal = np.einsum("nkk->nk", whole)  # a view
-    diagonal += 1e-12 * diagonal.sum(1)[:, None]
-    return whole
+    whole = np.zeros((len(prior) + 1, len(prior) + 1))
+    whole[1:, 1:] = (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
+    return pack(whole)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _solve_all(precision, prior, target, weights, means, covariance, dgemm, dpotrf):
+    """means_j = (precision_j + prior)^-1 target_j; with ``weights``, covariance = the weighted sum of the inverses.
+
+    No direction is below 1e-12 of the largest. An item whose matrix is not positive definite after all gets nothing.
+    Means are solved by Cholesky: an inverse would lose twice the digits where the data is without noise.
+    """
+    n, d = target.shape
+    whole, factor, spare = np.empty((d, d)), np.empty((d, d)), np.empty(spare_size(d))
+    for j in range(n):
+        at, trace = 0, 0.0
+        for a in range(d):
+            to = whole[a, a:]
+            for b in range(d - a):
+                to[b] = precision[j, at + b] + prior[at + b]
+            trace += to[0]
+            at += d - a
+        for a in range(d):
+            whole[a, a] += 1e-12 * trace
+        factor[:] = whole
+        if not cholesky(factor, d, dpotrf):
+            means[j] = 0.0
+            continue
+        means[j] = target[j]
+        solve_factored(factor, d, means[j])
+        if len(weights) and invert_positive(whole, spare, dgemm):
+            for a in range(d):
+                for b in range(d):
+                    covariance[a, b] += weights[j] * whole[a, b]
 
 
 def common_scale(prior: Matrix, seen: Matrix, ratings: float, reg: float) -> Matrix:

@@ -1,7 +1,8 @@
-"""Public room: the inverse of a small positive definite matrix, in place.
+"""Public room: the inverse of a small positive definite matrix, in place, in float32 or float64.
 
-At orders from 5 to 100 it takes half the time of LAPACK's potrf and potri, which call small kernels one after another.
-Paper: Goodnight 1979 (the sweep operator). Deviates: on the upper triangle alone, so that the inner loop is contiguous.
+The sweep operator takes one pivot at a time, or a block of them, with BLAS for all that is left over: at orders from 17 to
+100 this takes a third of the time of LAPACK's potrf and potri, which call small kernels one after another.
+Paper: Goodnight 1979 (the sweep operator). Deviates: blocks of pivots.
 """
 
 # Bodies compiled by numba are untyped for the checker:
@@ -12,13 +13,68 @@ from __future__ import annotations
 
 from numba import njit
 
+from lowkey.linalg.blas import PLAIN, TRANSPOSED, gemm
+
+PIVOTS = 8  # in a block
+SPARE = 2 * PIVOTS  # rows of scratch space that an inverse needs, and one block
+
+
+@njit(cache=True)
+def spare_size(order):
+    """How many numbers of scratch space the inverse of a matrix of this order, or of a smaller one, takes."""
+    return SPARE * order + PIVOTS * (PIVOTS + 1)
+
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def invert_positive(a, spare):
-    """a (n, n), of which the upper triangle is read, becomes its inverse, all of it; ``spare`` has n places or more.
+def invert_positive(a, spare, routine):
+    """a (n, n), of which the upper triangle is read, becomes its inverse, all of it; ``spare`` holds ``spare_size(n)``.
 
-    False, and a is spoilt, where a pivot is not positive: then a is not positive definite. Needs no pivoting otherwise.
+    False, and a is spoilt, where a block of pivots is not positive definite: then a is not. Needs no pivoting otherwise.
+    Block K: A_KK -> -A_KK^-1, A_K: -> A_KK^-1 A_K:, and the rest A -> A - A_:K A_KK^-1 A_K:. All blocks: -A^-1.
     """
+    n, size = a.shape[0], a.itemsize
+    if n <= PIVOTS:
+        return _invert_block(a, spare)
+    for i in range(n):
+        for b in range(i):
+            a[i, b] = a[b, i]
+    rows, solved = spare[: PIVOTS * n], spare[PIVOTS * n : SPARE * n]
+    block, column = spare[SPARE * n : SPARE * n + PIVOTS * PIVOTS], spare[SPARE * n + PIVOTS * PIVOTS :]
+    at, rows_at, solved_at, block_at = a.ctypes.data, rows.ctypes.data, solved.ctypes.data, block.ctypes.data
+    first, width = 0, n % PIVOTS or PIVOTS  # the odd block first: the others are then whole
+    while first < n:
+        pivots = block[: width * width].reshape(width, width)
+        for i in range(width):
+            row, to, of_block, copy = a[first + i], rows[i * n : (i + 1) * n], pivots[i], a[first + i, first:]
+            for b in range(n):
+                to[b] = row[b]
+            for b in range(width):
+                of_block[b] = copy[b]
+        if not _invert_block(pivots, column):
+            return False
+        gemm(size, PLAIN, PLAIN, n, width, width, 1.0, rows_at, n, block_at, width, 0.0, solved_at, n, routine)
+        gemm(size, PLAIN, TRANSPOSED, n, n, width, -1.0, solved_at, n, rows_at, n, 1.0, at, n, routine)
+        table = solved[: width * n].reshape(width, n)
+        for j in range(n):
+            to = a[j, first:]
+            for i in range(width):
+                to[i] = table[i, j]
+        for i in range(width):
+            row, to, of_block, own = table[i], a[first + i], pivots[i], a[first + i, first:]
+            for b in range(n):
+                to[b] = row[b]
+            for b in range(width):
+                own[b] = -of_block[b]
+        first, width = first + width, PIVOTS
+    for i in range(n):
+        for b in range(n):
+            a[i, b] = -a[i, b]
+    return True
+
+
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _invert_block(a, spare):
+    """One pivot at a time, on the upper triangle alone, so that the inner loop is contiguous; ``spare`` has n places."""
     n = a.shape[0]
     for k in range(n):
         pivot = a[k, k]

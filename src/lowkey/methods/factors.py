@@ -7,7 +7,6 @@ a user's whole contribution is clipped at once, and the items' side is a posteri
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,62 +16,64 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import refuse
-from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, FactorRound
-from lowkey.linalg.blup import ItemMean, Round, clean_moments, common_scale, item_means, posterior
+from lowkey.kernels.factors import BINS, EXTRA
+from lowkey.linalg.blup import ItemRound, Round, clean_moments, common_scale, item_means, posterior
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Recommender
-from lowkey.methods.posts import PRIOR_STD, post_item_means
-from lowkey.methods.spectral_start import start_factors, start_requests
+from lowkey.methods.factors_bounds import Scale, Seen, check_bound
+from lowkey.methods.factors_start import first_factors, start_requests
+from lowkey.methods.posts import PRIOR_STD, PostedMeans, post_all, post_item_means
+from lowkey.methods.registry import CATALOGUE_FOR_MOMENTS, CROWD_FOR_MOMENTS
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, Request
 
-MEANS_SHARE, MOMENTS_SHARE = 0.20, 0.05  # of mu^2; the item updates get the rest
+MOMENTS_SHARE, NORMS_SHARE = 0.05, 0.02  # of mu^2; the latter for a posted quantile
+GRAM_SHARE = 0.3  # of a round's share, for items' own Gram matrices
 GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
 RESIDUAL_STD = 0.17  # of the rating range: where the first round starts; the later ones follow the posts
+LEAST = 3e-5  # of the rating range: no residual is looked at more closely
 USUAL_RATINGS, USUAL_RANK = 64.0, 8  # where the domain does not say how many users are expected
 LARGEST_RANK = 20
+FEWEST_ROUNDS, MOST_ROUNDS = 4, 8
+GRAMS = ("shared", "items")
 
 Array = NDArray[np.float64]
 
 
-def default_rank(domain: Domain, mu: float) -> int:
-    """The rank for a noise level: the root of mu times the expected users over the root of the number of items, times 0.8.
+def crowd_signal(domain: Domain, mu: float) -> float:
+    """How far a direction that all users share stands out of a round's noise: mu times users over sqrt(items).
 
-    A direction that users share stands out of a round's noise, whose largest singular value grows like sqrt(n_items)/mu,
-    in proportion to the users; the budget of a round is split among directions, so their number follows the root.
+    The largest singular value of the noise grows like sqrt(n_items)/mu. Infinite where no number of users is expected.
     """
-    if domain.expected_users is None:
+    return math.inf if domain.expected_users is None else mu * domain.expected_users / math.sqrt(domain.n_items)
+
+
+def default_rank(domain: Domain, mu: float) -> int:
+    """0.8 times the root of the signal: the budget of a round is split among directions."""
+    signal = crowd_signal(domain, mu)
+    if signal == math.inf:
         return min(USUAL_RANK, domain.n_items)
-    signal = mu * domain.expected_users / math.sqrt(domain.n_items)
     return max(2, min(round(0.8 * math.sqrt(signal)), LARGEST_RANK, domain.n_items))
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Public numbers that a round needs, from the domain and from the rounds before."""
+def default_rounds(domain: Domain, mu: float, start: str) -> int:
+    """One for every doubling of the signal: more rounds than lift a direction out of the noise only add noise.
 
-    variance: float  # of a rating around the model
-    offset_variance: float  # of users' own offsets
-    update_bound: float
-    moment_bound: float
-
-    def next(self, seen: _Seen, activity: float, least: float, fall: bool) -> Scale:
-        """Bounds at what was seen: about half of the users are clipped a little, which costs less than more noise.
-
-        If the residuals fell, the next bound expects them to fall as much again: too low a bound only slows down.
-        """
-        offset_variance = self.offset_variance * seen.offset_change
-        room = moment_bound(activity, seen.norm)
-        if not fall:
-            return Scale(seen.variance, offset_variance, self.update_bound, room)
-        falling = min(1.0, math.sqrt(seen.variance / self.variance))
-        return Scale(seen.variance, offset_variance, max(math.sqrt(seen.variance) * falling, least), room)
+    A start that knows the directions saves those that would have looked for them.
+    """
+    signal = max(crowd_signal(domain, mu), 1.0)
+    rounds = MOST_ROUNDS if signal == math.inf else max(FEWEST_ROUNDS, min(math.floor(math.log2(signal)), MOST_ROUNDS))
+    return rounds if start == "random" else FEWEST_ROUNDS
 
 
-def moment_bound(activity: float, factor_norm: float) -> float:
-    """Half as much again as a typical |x|^2: a user's sum of weights, about the root of their number, times |(1, u)|."""
-    return math.sqrt(1.5 * activity * factor_norm)
+def default_start(domain: Domain, mu: float) -> str:
+    """Every pair of a small catalogue can be posted for a large crowd: then the moments' factors, else random ones.
+
+    Without an expected number of users nothing is known of the crowd, and chance does no harm.
+    """
+    enough = domain.expected_users is not None and domain.expected_users * mu >= CROWD_FOR_MOMENTS["ratings"]
+    return "moments" if enough and domain.n_items <= CATALOGUE_FOR_MOMENTS else "random"
 
 
 def within(coefficients: Array, spread: float) -> Array:
@@ -86,12 +87,14 @@ def within(coefficients: Array, spread: float) -> Array:
 class DPFactors(Recommender):
     """rating = center + item bias + user offset + item factor . user factor; the item side in ``n_iter`` noisy rounds.
 
-    Nothing needs tuning: ``rank`` follows from the noise level (``default_rank``), bounds follow the posts, and what a
-    ridge does elsewhere is done by the known noise. ``averaged`` is how many of the last rounds the final model uses,
-    each weighted by its precision; ``weight_power`` weighs an item count^-power within a user's row; without
-    ``falling_bound`` every round is clipped like the first; without ``noise_aware`` the items' side takes the posts for
-    exact. The last three are there to be compared with. ``start="spectral"`` spends ``start_share`` of the budget on a
-    private start (``methods.spectral_start``).
+    Nothing needs tuning: ``rank`` and ``n_iter`` follow from the noise level (``default_rank``, ``default_rounds``), bounds
+    follow the posts, and what a ridge does elsewhere is done by the known noise. ``means_share`` of the budget goes to
+    the item means first; ``averaged`` is how many of the last rounds the final model uses, each weighted by its
+    precision; ``weight_power`` weighs an item count^-power within a user's row. The rest is there to be compared with:
+    ``bound`` follows the posted residuals ("falling") or a posted "quantile" of the users' norms, or stays "fixed";
+    ``gram="items"`` posts a second-moment matrix for every item beside the "shared" one; without ``noise_aware`` the
+    items' side takes the posts for exact; ``start`` is "random", or "spectral" or "moments", which spend ``start_share``
+    of the budget on a private start (``methods.factors_start``): by ``default_start`` for a small catalogue.
     """
 
     def __init__(
@@ -100,13 +103,15 @@ class DPFactors(Recommender):
         delta: float | None = None,
         adjacency: str = "add-remove",
         rank: int | None = None,
-        n_iter: int = 8,
+        n_iter: int | None = None,
+        means_share: float = 0.1,
         averaged: int = 3,
         weight_power: float = 0.25,
-        falling_bound: bool = True,
+        bound: str = "falling",
+        gram: str = "shared",
         noise_aware: bool = True,
-        start: str = "random",
-        start_share: float = 0.1,
+        start: str | None = None,
+        start_share: float | None = None,
         init_seed: int = 0,
     ) -> None:
         self.epsilon = epsilon
@@ -114,9 +119,11 @@ class DPFactors(Recommender):
         self.adjacency = adjacency
         self.rank = rank
         self.n_iter = n_iter
+        self.means_share = means_share
         self.averaged = averaged
         self.weight_power = weight_power
-        self.falling_bound = falling_bound
+        self.bound = bound
+        self.gram = gram
         self.noise_aware = noise_aware
         self.start = start
         self.start_share = start_share
@@ -125,67 +132,88 @@ class DPFactors(Recommender):
     def plan(self, domain: Domain) -> Plan:
         if domain.rating_range is None:
             refuse("DPFactors", got="binary feedback", needed="ratings", try_="DPMoments")
-        if self.n_iter < 1 or self.averaged < 1:
-            refuse("n_iter, averaged", got=f"{self.n_iter}, {self.averaged}", needed="1 or more", try_="n_iter=8")
+        n_iter, start = self._n_iter(domain), self._start(domain)
+        if n_iter < 1 or self.averaged < 1:
+            refuse("n_iter, averaged", got=f"{n_iter}, {self.averaged}", needed="1 or more", try_="leaving them out")
+        if self.gram not in GRAMS:
+            refuse("gram", got=repr(self.gram), needed=" | ".join(GRAMS), try_="gram='shared'")
+        if not 0.0 < self.means_share < 0.9:
+            refuse("means_share", got=repr(self.means_share), needed="a share above 0, below 0.9", try_="means_share=0.1")
+        check_bound(self.bound)
         rank = self._rank(domain)
-        growth = GROWTH ** np.arange(self.n_iter)
-        growth *= (1.0 - MEANS_SHARE - MOMENTS_SHARE) / growth.sum()
-        order = rank + EXTRA
-        requests = [Request("item_means", 2 * domain.n_items, MEANS_SHARE, note="sums and counts, bounded jointly")]
+        norms_share = NORMS_SHARE if self.bound == "quantile" else 0.0
+        growth = GROWTH ** np.arange(n_iter)
+        growth *= (1.0 - self.means_share - MOMENTS_SHARE - norms_share) / growth.sum()
+        requests = [Request("item_means", 2 * domain.n_items, self.means_share, note="sums and counts, bounded jointly")]
         for t, share in enumerate(growth):
-            requests.append(Request(f"item_update_{t + 1}", domain.n_items * (rank + 1), float(share)))
-        requests += start_requests(self.start, self.start_share, domain)
-        requests.append(Request("user_moments", order * (order + 1) // 2, MOMENTS_SHARE, self.n_iter, symmetric=True))
+            requests += self._round_requests(t + 1, float(share), domain.n_items, rank)
+        requests += start_requests(start, self.start_share, domain)
+        requests.append(Request("user_moments", _triangle(rank + EXTRA), MOMENTS_SHARE, n_iter, symmetric=True))
+        if norms_share:
+            requests.append(Request("update_norms", BINS, norms_share, n_iter, note="a histogram"))
         return self._calibrated(domain, requests, rank=rank)
+
+    def _round_requests(self, number: int, share: float, n_items: int, rank: int) -> list[Request]:
+        gram_share = GRAM_SHARE if self.gram == "items" else 0.0
+        update = Request(f"item_update_{number}", n_items * (rank + 1), share * (1.0 - gram_share))
+        if not gram_share:
+            return [update]
+        return [update, Request(f"item_gram_{number}", n_items * _triangle(rank + 1), share * gram_share, symmetric=True)]
 
     def _rank(self, domain: Domain) -> int:
         if self.rank is not None:
             if not 1 <= self.rank <= domain.n_items:
                 refuse("rank", got=repr(self.rank), needed=f"1 to {domain.n_items}", try_="leaving it out")
             return self.rank
-        mu = self._mu()
-        return default_rank(domain, mu) if mu < math.inf else 1  # without a budget no plan will come of it
+        return default_rank(domain, self._mu())
+
+    def _n_iter(self, domain: Domain) -> int:
+        return default_rounds(domain, self._mu(), self._start(domain)) if self.n_iter is None else self.n_iter
+
+    def _start(self, domain: Domain) -> str:
+        return default_start(domain, self._mu()) if self.start is None else self.start
 
     def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
         domain = ratings.domain
         assert domain.rating_range is not None
         low, high = domain.rating_range
-        spread = high - low
+        spread, rank = high - low, self._rank(domain)
         public: dict[str, Any] = {"n_items": domain.n_items, "center": (low + high) / 2.0}
-        items, activity = self._post_means(ratings, engine, billboard, public)
+        posted = post_item_means(ratings, engine, billboard, public)
+        stds = (posted.sum_std, posted.count_std, posted.prior_std, RESIDUAL_STD * spread)
+        items = item_means(posted.sums, posted.counts, *stds)
         weights = items.counts**-self.weight_power
         public["item_weights"] = weights / weights.mean()
         shares = public["item_weights"] * items.counts
         shares /= shares.sum()
-        rank = self._rank(domain)
-        variance, offset_variance = (RESIDUAL_STD * spread) ** 2, (PRIOR_STD * spread) ** 2
-        room = moment_bound(activity, math.sqrt(1.0 + rank / 4.0))
-        scale = Scale(variance, offset_variance, RESIDUAL_STD * spread, room)
-        # As large as leaves half of a user's factor to the ridge: neither drowned by it nor fitted to every rating.
-        start = np.random.default_rng(self.init_seed).standard_normal((domain.n_items, rank))
-        if self.start == "spectral":
-            public["item_bias"] = items.means
-            bounds = (RESIDUAL_STD * spread, variance / offset_variance, rank, items.counts)
-            start = math.sqrt(rank) * start_factors(*bounds, ratings, engine, billboard, public)
-        coefficients = np.column_stack([items.means, start * math.sqrt(variance) / activity])
+        residual, offset = RESIDUAL_STD * spread, PRIOR_STD * spread
+        scale = Scale(residual**2, offset**2, residual, math.sqrt(1.0 + rank / 4.0), _activity(domain, posted))
+        start = self._start(domain)
+        beginning = (start, rank, self.init_seed, scale, (posted, items))
+        factors = first_factors(*beginning, ratings, engine, billboard, public)
+        coefficients = np.column_stack([items.means, factors])
         rounds: list[Round] = []
-        for t in range(self.n_iter):
+        for t in range(self._n_iter(domain)):
             public["item_bias"] = np.ascontiguousarray(coefficients[:, 0])
             public["item_factors"] = np.ascontiguousarray(coefficients[:, 1:])
-            sweep = FactorRound(
-                t + 1, scale.update_bound, scale.moment_bound, scale.variance, scale.variance / scale.offset_variance
-            )
-            update, moments, stds = self._post_round(sweep, ratings, engine, billboard, public)
-            seen = _Seen.of(clean_moments(moments, stds[1], rank), stds[1], sweep)
-            targets = shares[:, None] * (coefficients @ seen.regressors) + update
-            rounds.append(Round.of(shares, targets, seen.regressors, stds[0] if self.noise_aware else 0.0, seen.sampling))
+            sweep = scale.sweep(t + 1, self.gram == "items", self.bound == "quantile")
+            sums, stds = post_all(sweep, ratings, engine, billboard, public)
+            std = stds["user_moments"]
+            seen = Seen.of(clean_moments(unpack(sums["user_moments"]), std, rank), std, sweep)
+            noise = (stds[sweep.update] if self.noise_aware else 0.0, seen.sampling)
+            if self.gram == "items":
+                grams = unpack(sums[sweep.gram]), stds[sweep.gram]
+                latest = ItemRound.with_grams(shares, sums[sweep.update], coefficients, seen.regressors, grams, *noise)
+            else:
+                targets = shares[:, None] * (coefficients @ seen.regressors) + sums[sweep.update]
+                latest = Round.of(shares, targets, seen.regressors, *noise)
             # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
-            rounds = rounds[-1:] if t < 2 else rounds[-self.averaged :]
+            rounds = [latest] if t < 2 and start == "random" else [*rounds, latest][-self.averaged :]
             found = posterior(rounds, items.means, items.variances)
             change = common_scale(found.prior, seen.factors, seen.ratings, seen.variance)
             rounds = [r.turned(change) for r in rounds]
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
-            scale = scale.next(seen, activity, 1e-6 * spread, self.falling_bound)
+            scale = scale.next(seen, self.bound, sums.get("update_norms"), LEAST * spread)
         settings = {
             "center": public["center"],
             "rating_range": [low, high],
@@ -195,57 +223,13 @@ class DPFactors(Recommender):
         arrays = {"item_bias": coefficients[:, 0].copy(), "item_factors": coefficients[:, 1:].copy()}
         return Model(type(self).__name__, "factors", arrays, settings, domain, billboard.ledger)
 
-    def _post_means(
-        self, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
-    ) -> tuple[ItemMean, float]:
-        """The items' means and counts, and a typical user's activity: the root of the number of ratings."""
-        domain = ratings.domain
-        assert domain.rating_range is not None
-        spread = domain.rating_range[1] - domain.rating_range[0]
-        public["item_bias"] = np.zeros(domain.n_items)
-        posted = post_item_means(ratings, engine, billboard, public)
-        stds = (posted.sum_std, posted.count_std, posted.prior_std, RESIDUAL_STD * spread)
-        found = item_means(posted.sums, posted.counts, *stds)
-        if domain.expected_users is None:
-            return found, math.sqrt(USUAL_RATINGS)
-        return found, min(max(1.0, float(posted.counts.sum()) / domain.expected_users), math.sqrt(domain.n_items))
 
-    def _post_round(
-        self, sweep: FactorRound, ratings: Ratings, engine: Engine, billboard: Billboard, public: dict[str, Any]
-    ) -> tuple[Array, Array, list[float]]:
-        """One pass: the update, the second moments, and how much noise each of the two holds."""
-        stds = [billboard.noise_std(statistic) for statistic in sweep.statistics(public)]
-        sums, _ = engine.sweep(sweep, ratings, public=public)
-        return billboard.post(sums[sweep.update]), unpack(billboard.post(sums["user_moments"])), stds
+def _activity(domain: Domain, posted: PostedMeans) -> float:
+    """A typical user's activity: the root of the number of ratings."""
+    if domain.expected_users is None:
+        return math.sqrt(USUAL_RATINGS)
+    return min(max(1.0, float(posted.counts.sum()) / domain.expected_users), math.sqrt(domain.n_items))
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What a round's second moments say: all of it averages over ratings, by ratios to the moment of the constant 1."""
-
-    regressors: Array  # sums of c W/N (1, u)(1, u)^T
-    factors: Array  # mean of u u^T
-    variance: float  # of a rating around the model
-    ratings: float  # of a typical user
-    norm: float  # of (1, u)
-    offset_change: float  # what to multiply the offsets' variance with
-
-    @classmethod
-    def of(cls, moments: Array, std: float, sweep: FactorRound) -> _Seen:
-        size = len(moments) - EXTRA + 1  # 1 and the factor; then residual, activity and the offset's excess
-        regressors = moments[:size, :size].copy()
-        weight = regressors[0, 0] = max(moments[0, 0], 4.0 * std)
-        factors = regressors[1:, 1:] / weight
-        variance = min(max(moments[size, size] / weight, 1e-4), 4.0) * sweep.update_bound**2
-        ratings = max(1.0, (ACTIVITY**2 * weight / max(moments[size + 1, size + 1], std)) ** 2)
-        norm = math.sqrt(1.0 + max(float(np.trace(factors)), 0.0))
-        # The mean excess is b^2 (true/assumed - 1), b = m/(m + offset_reg): solved for the ratio, with the known noise.
-        gain = (ratings / (ratings + sweep.offset_reg)) ** 2
-        excess, error = moments[0, size + 2] / weight / EXCESS, std / weight / EXCESS
-        change = 1.0 + excess * gain / (gain**2 + 4.0 * error**2)
-        return cls(regressors, factors, variance, ratings, norm, min(max(change, 0.25), 4.0))
-
-    @property
-    def sampling(self) -> float:
-        """Residuals of the users themselves: the variance of a summand w e p/N over its regressor's w/N."""
-        return self.variance / math.sqrt(self.ratings) / self.norm
+def _triangle(order: int) -> int:
+    return order * (order + 1) // 2
