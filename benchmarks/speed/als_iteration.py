@@ -1,17 +1,18 @@
 """One ALS iteration against implicit's exact solver, in one run: 70k x 10.7k, about 8 million skewed ratings.
 
-    python benchmarks/speed/als_iteration.py [rank] [--no-peer]
+    python benchmarks/speed/als_iteration.py [rank ...] [--no-peer]
 
-Prints wall and processor seconds of a non-private and of a private iteration (its noise from the cryptographic
-generator, its ledger and hashes included), of the peer's, the peak of memory above the data, and which share of the
-machine's own gemm rate the statistics kernel reaches. Also the load of the machine before and after.
+For each rank (64 and 128) wall and processor seconds of a non-private and of a private iteration (its noise from the
+cryptographic generator, its ledger and hashes included) and of the peer's, the peak of memory above the data, and which
+share of the machine's own gemm rate the statistics kernel reaches. On a machine that does other things too, read the
+processor seconds. Also the load of the machine before and after.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-import threading
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ from numba import get_num_threads
 from threadpoolctl import threadpool_limits
 
 import lowkey as lk
+from lowkey.bench.processes import forget_peak, peak_memory
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import ItemEquations
 
@@ -45,22 +47,15 @@ class Clock:
     """Wall seconds, processor seconds and the peak of resident memory above the start, of a with-block."""
 
     def __enter__(self) -> Clock:
-        self._stop, self._base = False, _resident()
-        self.peak = 0.0
-        self._watcher = threading.Thread(target=self._watch)
-        self._watcher.start()
+        gc.collect()
+        forget_peak()
+        self._base = _resident()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         return self
 
-    def _watch(self) -> None:
-        while not self._stop:
-            self.peak = max(self.peak, (_resident() - self._base) / 2**30)
-            time.sleep(0.005)
-
     def __exit__(self, *_: Any) -> None:
         self.wall, self.cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        self._stop = True
-        self._watcher.join()
+        self.peak = (peak_memory() - self._base) / 2**30
 
     def __str__(self) -> str:
         return f"{self.wall:7.2f} s wall {self.cpu:7.2f} s processor  peak {self.peak:5.2f} GB above the data"
@@ -80,17 +75,18 @@ def iteration(ratings: lk.Ratings, rank: int, private: bool) -> Clock:
 
 
 def gemm_rate(dtype: Any) -> float:
+    """GFlop/s of a large product, per processor second, so that other work on the machine does not count."""
     a = np.ones((2048, 2048), dtype)
     with threadpool_limits(get_num_threads(), "blas"):
         a @ a
-        started = time.perf_counter()
+        started = time.process_time()
         for _ in range(3):
             a @ a
-    return 3 * 2 * 2048**3 / (time.perf_counter() - started) / 1e9
+    return 3 * 2 * 2048**3 / (time.process_time() - started) / 1e9
 
 
 def statistics_rate(ratings: lk.Ratings, rank: int) -> float:
-    """Useful GFlop/s of the whole pass over the users: rank (rank + 1) per rating for the Gram matrices alone."""
+    """Useful GFlop/s, per processor second, of the whole pass: rank (rank + 1) per rating for the Gram matrices alone."""
     rng = np.random.default_rng(0)
     public = {
         "center": 3.0,
@@ -99,9 +95,9 @@ def statistics_rate(ratings: lk.Ratings, rank: int) -> float:
         "item_weights": np.ones(N_ITEMS),
     }
     sweep = ItemEquations(0, 1.0, 1.0, 10.0, max_ratings=N_ITEMS)
-    started = time.perf_counter()
+    started = time.process_time()
     LocalEngine().sweep(sweep, ratings, public=public)
-    return n_ratings(ratings) * rank * (rank + 1) / (time.perf_counter() - started) / 1e9
+    return n_ratings(ratings) * rank * (rank + 1) / (time.process_time() - started) / 1e9
 
 
 def n_ratings(ratings: lk.Ratings) -> int:
@@ -113,39 +109,49 @@ def peer_iteration(ratings: lk.Ratings, rank: int) -> tuple[float, float]:
     from implicit.als import AlternatingLeastSquares
 
     rows = ratings._open_csr().tocsr()
-    seconds: list[float] = []
     model = AlternatingLeastSquares(
         rank, regularization=10.0, iterations=2, use_cg=False, use_gpu=False, num_threads=get_num_threads()
     )
+    wall, cpu = list[float](), [0.0]
+
+    def told(_: int, elapsed: float, *rest: Any) -> None:
+        wall.append(elapsed)
+        cpu.append(time.process_time())
+
     with threadpool_limits(1, "blas"):
-        cpu = time.process_time()
-        model.fit(rows.copy(), show_progress=False, callback=lambda _, elapsed, *rest: seconds.append(elapsed))
-        cpu = (time.process_time() - cpu) / 2
-    return min(seconds), cpu
+        model.fit(rows.copy(), show_progress=False, callback=told)
+    return min(wall), cpu[2] - cpu[1]  # the first has the set-up before it
 
 
-def main() -> None:
-    rank = int(next((a for a in sys.argv[1:] if a.isdigit()), 64))
-    ratings = skewed()
-    print(f"{N_USERS} x {N_ITEMS}, {n_ratings(ratings) / 1e6:.2f} M ratings, rank {rank}, {get_num_threads()} threads")
-    print(f"load of the machine before: {os.getloadavg()}", flush=True)
+def compare(ratings: lk.Ratings, rank: int, peer: bool) -> None:
     small = lk.Ratings.from_csr(ratings._open_csr()[:500], ratings.domain)
     for private in (False, True):
         iteration(small, rank, private)  # compiles
     clocks = {}
     for name, private in (("non-private", False), ("private", True)):
         runs = [iteration(ratings, rank, private) for _ in range(2)]
-        clocks[name] = min(runs, key=lambda clock: clock.wall)
-        print(f"{name:<12} {clocks[name]}", flush=True)
+        clocks[name] = min(runs, key=lambda clock: clock.cpu)
+        clocks[name].peak = max(run.peak for run in runs)
+        print(f"rank {rank}  {name:<12} {clocks[name]}", flush=True)
     ours, noisy = clocks["non-private"], clocks["private"]
-    print(f"private / non-private: {noisy.wall / ours.wall:.2f} wall, {noisy.cpu / ours.cpu:.2f} processor")
+    print(f"  private / non-private: {noisy.wall / ours.wall:.2f} wall, {noisy.cpu / ours.cpu:.2f} processor")
     double, single = gemm_rate(np.float64), gemm_rate(np.float32)
     rate = statistics_rate(ratings, rank)
-    print(f"pass over the users {rate:.0f} GFlop/s: {rate / single:.2f} of sgemm, {rate / double:.2f} of dgemm")
-    if "--no-peer" not in sys.argv:
+    print(
+        f"  pass over the users {rate:.0f} GFlop/s: {rate / single:.2f} of sgemm, {rate / double:.2f} of dgemm", flush=True
+    )
+    if peer:
         wall, cpu = peer_iteration(ratings, rank)
-        print(f"implicit, exact {wall:7.2f} s wall {cpu:7.2f} s processor (with its set-up)")
-        print(f"ours / implicit: {ours.wall / wall:.3f} wall, {ours.cpu / cpu:.3f} processor")
+        print(f"  implicit, exact {wall:7.2f} s wall {cpu:7.2f} s processor")
+        print(f"  ours / implicit: {ours.wall / wall:.3f} wall, {ours.cpu / cpu:.3f} processor", flush=True)
+
+
+def main() -> None:
+    ratings = skewed()
+    print(f"{N_USERS} x {N_ITEMS}, {n_ratings(ratings) / 1e6:.2f} M ratings, {get_num_threads()} threads")
+    print(f"load of the machine before: {os.getloadavg()}", flush=True)
+    for rank in [int(a) for a in sys.argv[1:] if a.isdigit()] or [64, 128]:
+        compare(ratings, rank, "--no-peer" not in sys.argv)
     print(f"load of the machine after: {os.getloadavg()}")
 
 

@@ -125,6 +125,17 @@ def test_bad_settings_are_refused_before_any_data(settings):
     assert next(iter(settings)) in str(error.value)
 
 
+def test_starts_that_a_kind_of_feedback_does_not_have_are_refused_and_the_others_fit_their_plan():
+    for start, bias_share in (("spectral", 0.0), ("spectral", None), ("random", 0.0)):
+        model = lk.DPALS(5.0, 1e-5, rank=2, n_iter=1, start=start, bias_share=bias_share, head=0.5)
+        assert model.fit(two_tastes(LIKES)).guarantee_.epsilon <= 5.0
+    for start, domain in (("power", LIKES), ("moments", STARS), ("moments", LIKES)):
+        with pytest.raises(InputError, match="start"):
+            lk.DPALS(5.0, 1e-5, start=start).plan(domain)
+    with pytest.raises(InputError, match="start_share"):
+        lk.DPALS(5.0, 1e-5, start="power", start_share=1.0).plan(STARS)
+
+
 def test_default_rank_never_exceeds_the_catalogue():
     assert lk.DPALS(epsilon=1.0, delta=1e-6).plan(lk.Domain(5, None, "binary")).settings["rank"] == 5
 
@@ -157,3 +168,38 @@ def test_parameters_survive_a_clone():
     model = lk.DPALS(epsilon=1.0, delta=1e-6, rank=7, max_ratings=9, weight_exponent=0.3)
     assert clone(model).get_params() == model.get_params()
     assert "max_ratings" not in lk.ALS().get_params()
+
+
+def test_progress_is_told_release_by_release_with_the_time_left():
+    told = []
+    billboard = lk.Billboard(noise=SeededNoise(1))
+    billboard.on_post = told.append
+    steps = []
+    model = lk.DPALS(epsilon=5.0, delta=1e-5, rank=2, n_iter=2)
+    model.fit(two_tastes(STARS), billboard=billboard, progress=steps.append)
+    planned = [line.name for line in model.plan(STARS).lines]
+    assert sorted(step.name for step in steps) == sorted(planned)
+    assert [step.done for step in steps] == list(range(1, len(planned) + 1))
+    assert {step.planned for step in steps} == {len(planned)}
+    assert told == [step.name for step in steps]  # who listened before still hears
+    first, last = steps[0], steps[-1]
+    assert first.seconds_left == pytest.approx(first.seconds * (len(planned) - 1))
+    assert last.seconds_left == 0.0
+    assert f"{len(planned)} of {len(planned)} releases, about 0 s left" in str(last)
+    model.fit(two_tastes(STARS), progress=True)  # no terminal here: nothing is shown, and nothing fails
+
+
+def test_ridges_follow_the_noise_of_the_ratings():
+    """ALS posts exactly, so nothing here is left to chance but the data, whose seed is fixed."""
+    data = planted_low_rank(1500, 60, 2, density=0.4, seed=3)
+    rng = np.random.default_rng(3)
+    clean = data.csr
+    clean.data /= clean.data.std()
+    noisy = clean.copy()
+    noisy.data = np.clip(noisy.data + rng.normal(size=noisy.data.shape), -5.0, 5.0).astype(np.float32)
+    domain = lk.Domain(60, (-5.0, 5.0))
+    regs = [lk.ALS(rank=2).fit(rows, domain=domain).model_.settings["reg"] for rows in (clean, noisy)]
+    assert regs[0] < 0.05 * regs[1]
+    given = lk.ALS(rank=2, user_reg=3.0)
+    assert not any(line.name.startswith("misfit") for line in given.plan(domain).lines)
+    assert given.fit(noisy, domain=domain).model_.settings["reg"] == pytest.approx(5.0)  # in the ratio of the defaults

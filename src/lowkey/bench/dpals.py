@@ -41,7 +41,7 @@ def figure_4_rows(sizes: Sequence[int], epsilons: Sequence[float]) -> list[Row]:
     for n_users in sizes:
         split = planted(0, n_users)
         held = split.held_out[:TESTED].tocoo()
-        fits: list[tuple[str, float | None, Any]] = [("ALS", None, ALS(rank=RANK, offset_reg=None, user_reg=0.1))]
+        fits: list[tuple[str, float | None, Any]] = [("ALS", None, ALS(rank=RANK, offset_reg=None))]
         fits += [(name, e, _estimator(name, e, n_users)) for e in epsilons for name in METHODS]
         for name, epsilon, estimator in fits:
             guess = estimator.fit(split.train).predict(split.histories[:TESTED])

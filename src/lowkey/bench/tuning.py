@@ -17,10 +17,11 @@ SELECTION = "private selection"
 
 # Where the defaults come from, as each method's page states it.
 LOOKED = {
-    "als": "defaults, set by hand on planted-20k and on another split of Jester and of the MovieLens-1M sets (mostly the "
-    "same people), with a look at this one",
-    "factors": "defaults: the rule for the rank set on MovieLens-1M and a quarter of the look-alike; offsets learnt after "
-    "a look at one draw of the DPLMC setting; the rest public facts",
+    "als": "defaults, set by hand on planted-20k, another draw of the taste generator and another split of Jester and of "
+    "the MovieLens-1M sets (mostly the same people), with a look at this one",
+    "ALS": "defaults, ridges set by hand on another split of Jester and MovieLens-1M (mostly the same people)",
+    "factors": "defaults: rules for rank, rounds, start, shares and bounds set on other splits of MovieLens-1M (mostly the "
+    "same people), MovieLens-100K and Jester, other draws of the look-alike and of the DPLMC setting, and on planted-20k",
     "frank-wolfe": "defaults, set after a few runs on Jester",
     "lmc": "defaults, set by hand on another split of Jester and MovieLens-1M",
     "moments": "defaults: rank chosen on the posted moments (free); shares and bounds set on MovieLens-1M and Jester",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -42,22 +43,28 @@ class Screen:
 
     @contextmanager
     def working(self, what: str, total: int | None = None) -> Generator[Any]:
-        """A progress bar, or a spinner where there is nothing to count; yields ``advance``.
+        """A progress bar with the time left, or a spinner where there is nothing to count; yields ``advance``.
 
         ``advance()`` is one step further; ``advance(0.3)`` says that three tenths are done.
         """
         if self.quiet or self.as_json:
             yield lambda *_: None
             return
-        bar = [BarColumn(bar_width=24), TextColumn("{task.completed:.0f}/{task.total:.0f}")] if total else []
+        from lowkey.methods.progress import clock  # here, as --help must not wait for the methods
+
+        count = TextColumn("{task.completed:.0f}/{task.total:.0f}{task.fields[left]}")
+        bar = [BarColumn(bar_width=24), count] if total else []
         with Progress(
             SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn(), console=self.err
         ) as progress:
-            task = progress.add_task(what, total=total)
+            task, started, steps = progress.add_task(what, total=total, left=""), time.perf_counter(), 0
 
             def advance(done: float | None = None) -> None:
+                nonlocal steps
                 if done is None:
-                    progress.advance(task)
+                    steps += 1
+                    left = (time.perf_counter() - started) * ((total or steps) - steps) / steps
+                    progress.update(task, advance=1, left=f", about {clock(left)} left")
                 else:
                     progress.update(task, description=f"{what} ({done:.0%})")
 

@@ -112,19 +112,6 @@ class Order:
         return Ledger(self.ledger, total=total)
 
 
-class WatchedBillboard(Billboard):
-    """Tells a progress bar of each post. How many there will be is in the plan, hence public."""
-
-    def __init__(self, ledger: Ledger, advance: Any) -> None:
-        super().__init__(ledger)
-        self._advance = advance
-
-    def post(self, unreleased: Any) -> Any:
-        posted = super().post(unreleased)
-        self._advance()
-        return posted
-
-
 def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
     """Read, select the catalogue if it is private, fit."""
     if order.cluster is not None:
@@ -153,5 +140,7 @@ def _train_on(cluster: Cluster, order: Order, plans: list[Plan], screen: Screen)
 def _posting(order: Order, plans: list[Plan], screen: Screen) -> Generator[Billboard]:
     posts = sum(line.times for plan in plans for line in plan.lines)
     with screen.working("Posting noisy sums, and fitting to them", posts + 1) as advance:
-        yield WatchedBillboard(order.open_ledger(), advance)
+        billboard = Billboard(order.open_ledger())
+        billboard.on_post = lambda name: advance()  # how many there will be is in the plan, hence public
+        yield billboard
         advance()

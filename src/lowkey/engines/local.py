@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,7 @@ class LocalState:
 class LocalEngine(Engine):
     """``n_jobs`` threads (default: all cores) and blocks of at most ``block_size`` users. Neither changes any sum."""
 
-    def __init__(
-        self, n_jobs: int | None = None, block_size: int = 1 << 15, progress: Callable[[str], Any] | None = None
-    ) -> None:
+    def __init__(self, n_jobs: int | None = None, block_size: int = 1 << 15) -> None:
         cores = get_num_threads()
         self.n_jobs = cores if n_jobs is None else n_jobs
         if not 1 <= self.n_jobs <= cores or block_size < 1:
@@ -70,7 +67,6 @@ class LocalEngine(Engine):
                 try_="LocalEngine()",
             )
         self.block_size = block_size
-        self.progress = progress
 
     def sweep(
         self, sweep: Sweep, data: Ratings, local: LocalState | None = None, public: Public | None = None

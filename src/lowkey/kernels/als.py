@@ -49,6 +49,8 @@ class ItemEquations(Sweep):
     so replace-one is sqrt(2). Stack of g_j: the sum of t_j^2 |x_j|^2 <= sum of w_j^2 e_j^2 |u|^2 <= row_bound^2, as the
     row (w_j e_j) is clipped to norm row_bound; replace-one is twice that. K: |u u^T|_F <= 1, again acute, also after the
     factor min(1, c s), c = ``user_gram_scale``, with which a user weighs in the implicit term as in the ratings.
+    With ``misfit_bound`` > 0 also the pair (q/misfit_bound clipped to 1, 1) of every user with ratings, q >= 0 the misfit
+    of the own ridge regression: two pairs from [0, 1]^2 are at most sqrt(2) apart, and so is one from nothing.
     No coordinate of one user exceeds 2^36 units: |x_j|^2 <= 1 and |t_j x_j| <= row_bound.
     """
 
@@ -60,10 +62,11 @@ class ItemEquations(Sweep):
     unobserved_weight: float = 0.0
     max_ratings: int | None = None  # rarest items first; None: all of them, by item weight
     user_gram_scale: float = 1.0
+    misfit_bound: float = 0.0  # 0: no misfits are summed
 
     @property
-    def names(self) -> tuple[str, str, str]:
-        return f"item_gram_{self.round}", f"item_rhs_{self.round}", f"user_gram_{self.round}"
+    def names(self) -> tuple[str, str, str, str]:
+        return f"item_gram_{self.round}", f"item_rhs_{self.round}", f"user_gram_{self.round}", f"misfit_{self.round}"
 
     @property
     def row_grid(self) -> Grid:
@@ -71,7 +74,7 @@ class ItemEquations(Sweep):
 
     def statistics(self, public: Public) -> tuple[Statistic, ...]:
         n_items, rank = public["item_factors"].shape
-        gram, rhs, users = self.names
+        gram, rhs, users, misfit = self.names
         acute = Sensitivity.of_acute_vectors(1.0)
         row = Sensitivity.of_vectors(self.row_bound)
         products = Grid(FACTOR_GRID.exponent + self.row_grid.exponent)
@@ -81,6 +84,9 @@ class ItemEquations(Sweep):
         )
         if self.unobserved_weight > 0.0:
             found += (Statistic(users, symmetric_shape(rank), FACTOR_GRID.squared, acute, PEAK, "symmetric"),)
+        if self.misfit_bound > 0.0:
+            apart = math.sqrt(2.0)
+            found += (Statistic(misfit, (2,), FACTOR_GRID.squared, Sensitivity(apart, apart), PEAK),)
         return found
 
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
@@ -88,10 +94,10 @@ class ItemEquations(Sweep):
         rows = (block.offsets, block.items)
         rarity = self._rarity(public)
         targets, root_scale, row_scale, cutoff = self._row_sides(block, public, weights, rarity)
-        factors = self._factors(block, public, targets, weights)
+        factors, misfits = self._factors(block, public, targets, weights)
         starts, position, _ = users_by_item(*rows, len(weights))
         order, bounds = deal(np.diff(starts), get_num_threads())
-        gram, rhs, users = self.names
+        gram, rhs, users, misfit = self.names
         _add_equations(
             *(order, bounds, starts, position, _owners(block.offsets)),
             *(factors, targets, np.sqrt(weights), root_scale, row_scale, rarity, cutoff),
@@ -101,6 +107,8 @@ class ItemEquations(Sweep):
             roots = np.sqrt(np.minimum(1.0, self.user_gram_scale * root_scale**2))
             whole = np.trunc(roots[:, None] * factors)  # whole numbers, so that the product is exact
             sums[users] += pack(whole.T @ whole).astype(np.int64)
+        if self.misfit_bound > 0.0:
+            _add_misfits(block.offsets, misfits, self.misfit_bound, FACTOR_GRID.squared.step, sums[misfit])
         return None
 
     def _rarity(self, public: Public) -> NDArray[np.int64]:
@@ -145,6 +153,16 @@ def _least_loaded(cost, threads):
         hand[q] = load.argmin()
         load[hand[q]] += cost[q]
     return hand
+
+
+@njit(cache=True)
+def _add_misfits(offsets, misfits, bound, step, total):
+    for u in range(len(misfits)):
+        if offsets[u + 1] > offsets[u]:
+            share = misfits[u] / bound
+            share = min(max(share, 0.0), 1.0 - HAIR) if share == share else 0.0  # no number: an overflow
+            total[0] += to_units(share, step)
+            total[1] += to_units(1.0 - HAIR, step)
 
 
 @njit(cache=True)

@@ -25,19 +25,22 @@ CHUNK = 128  # ratings gathered at a time
 
 
 def user_factors(offsets, items, targets, active, design, ridge, regs):
-    """(n_users, rank) float32 holding whole numbers: factors of norm at most 1 in units of 2^-FACTOR_BITS.
+    """(n_users, rank) float32 holding whole numbers: factors of norm at most 1 in units of 2^-FACTOR_BITS; and misfits.
 
     User u minimises the sum over the active items of the row of (target - design[item] . x)^2, plus
-    sum_k (ridge_k + regs_u) x_k^2. Depends on the own row alone, to the bit, as long as BLAS runs on one thread.
+    sum_k (ridge_k + regs_u) x_k^2; the misfit is that minimum (before the clip) per active item. If x had been drawn with
+    the variances that make this ridge the right one, its mean would be the variance of the targets' own noise.
+    Both depend on the own row alone, to the bit, as long as BLAS runs on one thread.
     """
     factors = np.empty((len(offsets) - 1, design.shape[1]), np.float32)
+    misfits = np.zeros(len(offsets) - 1)
     threads = get_num_threads()
-    _solve_users(offsets, items, targets, active, design, ridge, regs, factors, threads, SGEMM, SPOTRF)
-    return factors
+    _solve_users(offsets, items, targets, active, design, ridge, regs, factors, misfits, threads, SGEMM, SPOTRF)
+    return factors, misfits
 
 
 @njit(cache=True, parallel=True)
-def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, threads, sgemm, spotrf):
+def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, misfits, threads, sgemm, spotrf):
     n_users, rank = factors.shape
     for thread in prange(threads):
         x = np.empty((max(CHUNK, rank), rank), np.float32)
@@ -53,22 +56,26 @@ def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, 
                         kept[n] = p
                         n += 1
                 if n >= rank:
-                    _primal(kept[:n], items, targets, design, ridge, regs[u], x, c, solution, sgemm, spotrf)
+                    rest = _primal(kept[:n], items, targets, design, ridge, regs[u], x, c, scratch, solution, sgemm, spotrf)
                 else:
-                    _dual(kept[:n], items, targets, design, ridge, regs[u], x, c, scratch, solution, sgemm, spotrf)
+                    rest = _dual(kept[:n], items, targets, design, ridge, regs[u], x, c, scratch, solution, sgemm, spotrf)
+                misfits[u] = rest / max(n, 1)
                 _to_grid(solution, factors[u])
 
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _primal(kept, items, targets, design, ridge, reg, x, c, solution, sgemm, spotrf):
+def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm, spotrf):
+    """The minimum is |e|^2 - (X^T e) . solution, e the targets."""
     rank = design.shape[1]
     solution[:] = np.float32(0.0)
+    least = 0.0
     beta = np.float32(0.0)
     for start in range(0, len(kept), CHUNK):
         m = min(CHUNK, len(kept) - start)
         for q in range(m):
             p = kept[start + q]
             row, target = design[items[p]], targets[p]
+            least += np.float64(target) * np.float64(target)
             for k in range(rank):
                 x[q, k] = row[k]
                 solution[k] += row[k] * target
@@ -77,18 +84,24 @@ def _primal(kept, items, targets, design, ridge, reg, x, c, solution, sgemm, spo
     square = c.reshape(rank, rank)
     for k in range(rank):
         square[k, k] += ridge[k] + reg
+    scratch[:rank] = solution
     if cholesky(c, rank, spotrf):
         solve_factored(square, rank, solution)
     else:  # defined, and a function of this user alone
         solution[:] = np.float32(0.0)
+    for k in range(rank):
+        least -= np.float64(scratch[k]) * np.float64(solution[k])
+    return least
 
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
 def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm, spotrf):
+    """The minimum is e . (X D^-1 X^T + I)^-1 e, e the targets."""
     rank, n = design.shape[1], len(kept)
     solution[:] = np.float32(0.0)
+    least = 0.0
     if n == 0:
-        return
+        return least
     root, y = scratch[:rank], scratch[rank : rank + n]  # root = D^-1/2
     for k in range(rank):
         root[k] = np.float32(1.0) / np.float32(math.sqrt(ridge[k] + reg))
@@ -104,10 +117,12 @@ def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sge
     if cholesky(c, n, spotrf):
         solve_factored(square, n, y)
         for q in range(n):
+            least += np.float64(targets[kept[q]]) * np.float64(y[q])
             for k in range(rank):
                 solution[k] += x[q, k] * y[q]
         for k in range(rank):
             solution[k] *= root[k]
+    return least
 
 
 @njit(cache=True)

@@ -18,6 +18,12 @@ def packed_order(length: int) -> int:
     return (math.isqrt(8 * length + 1) - 1) // 2
 
 
+def diagonal_entries(order: int) -> NDArray[np.int64]:
+    """Where the diagonal is in a packed triangle."""
+    i = np.arange(order)
+    return i * order - i * (i - 1) // 2
+
+
 def unpack(packed: NDArray[Any], dtype: Any = np.float64) -> NDArray[Any]:
     """The full matrix, or the stack of full matrices, of packed triangles on the last axis."""
     order = packed_order(packed.shape[-1])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from lowkey.data.domain import Domain
 
 RANK_PER_ROOT, LARGEST_RANK = 0.35, 16  # the rank for ratings: of the root of the signal
+SMALLEST_HEAD = 100  # items, for binary feedback
 USERS_PER_REG = 2200.0  # the items' ridge for binary feedback
 
 
@@ -34,6 +35,8 @@ class Settings:
     growth: float
     fill: float
     noise_ridge: float
+    start: str
+    start_share: float
 
 
 def crowd_signal(domain: Domain, mu: float) -> float:
@@ -46,28 +49,34 @@ def crowd_signal(domain: Domain, mu: float) -> float:
     return mu * users / math.sqrt(domain.n_items)
 
 
-def default_settings(domain: Domain, mu: float) -> Settings:
-    """A function of the budget, the expected users and the items; what is fixed was set on public data (docs/dpals.md)."""
+def default_settings(domain: Domain, mu: float, start: str | None = None) -> Settings:
+    """A function of the budget, the expected users and the items; what is fixed was set on public data (docs/dpals.md).
+
+    ``start`` is the one that was asked for, if any: from a random one it takes more rounds.
+    """
     signal = crowd_signal(domain, mu)
     much = signal >= 1000.0
     if domain.feedback == "binary":
+        spectral = start != "random"
         return Settings(
             rank=64,
-            n_iter=4 if much else 3,
+            n_iter=(2 if much else 1) if spectral else (4 if much else 3),
             # A ridge in users: the same people ten times over need ten times the ridge.
             reg=5.0 if domain.expected_users is None else max(1.0, domain.expected_users / USERS_PER_REG),
             user_reg=1.0,
-            first_user_reg=1e3,
+            first_user_reg=0.1 if spectral else 1e3,
             serving_reg=15.0,
             item_reg_share=1.0,
             serving_weight=0.5 if much else 2.0,
-            weight_exponent=0.3,
-            head=0.35 if much else 0.25,
+            weight_exponent=0.4,
+            head=min(max(0.35 if much else 0.3, SMALLEST_HEAD / domain.n_items), 1.0),
             bias_share=0.03,
-            gram_share=0.45 if much else 0.2,
+            gram_share=0.3 if much else 0.1,
             growth=2.0,
             fill=1.0,
             noise_ridge=2.0,
+            start="spectral" if spectral else "random",
+            start_share=0.25 if much else 0.6,
         )
     # Directions share a round's budget, and Gram matrices have the square of their number.
     rank = max(2, min(round(RANK_PER_ROOT * math.sqrt(min(signal, 1e6))), LARGEST_RANK))
@@ -87,4 +96,6 @@ def default_settings(domain: Domain, mu: float) -> Settings:
         growth=1.5,
         fill=0.8,
         noise_ridge=0.5 if much else 0.7,
+        start="random" if start is None else start,
+        start_share=0.1,
     )

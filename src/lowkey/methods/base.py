@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
@@ -13,6 +14,7 @@ from lowkey.data.ratings import Ratings, as_ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError
+from lowkey.methods.progress import Step, watched
 from lowkey.model import Model, ModelMethods
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
@@ -47,9 +49,16 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
         domain: Domain | None = None,
         engine: Engine | None = None,
         billboard: Billboard | None = None,
+        progress: bool | Callable[[Step], Any] = False,
     ) -> Self:
-        """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``."""
-        self.model_ = self._run(*self._begin(X, y, domain, engine, billboard))
+        """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``.
+
+        ``progress=True`` shows on a terminal how many of the planned releases are made and the time left; a function
+        in its place is told each ``Step``.
+        """
+        begun = self._begin(X, y, domain, engine, billboard)
+        with watched(begun[-1], type(self).__name__, progress):
+            self.model_ = self._run(*begun)
         return self
 
     def _begin(

@@ -9,6 +9,7 @@ takes the items' side, before its rounds.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,16 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import refuse
+from lowkey.kernels.moments import RowMoments
 from lowkey.kernels.spectral_start import StartGram
+from lowkey.linalg.ease import clean_gram
 from lowkey.linalg.packed import unpack
 from lowkey.linalg.spectral_start import Start, balanced_start
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Request
 
+LARGEST_ROWS = 2048  # items of the Gram matrix for binary feedback: its eigenvectors take the cube of this
+ROW_POWER = 0.3  # binary feedback: an item weighs posted count^-0.3 in a row
 LEAST_SHARE = 0.1  # an item that is seen less than this share of the average counts as seen this often
 
 
@@ -77,3 +82,39 @@ def start_factors(
     facts = {"n_users": 1.0, "observed": observed_shares(public["item_weights"], counts)}
     factors = spectral_start(sweep, rank, ratings, engine, billboard, {**public, **facts}).item_factors
     return factors / max(float(np.sqrt((factors**2).sum(axis=1).mean())), 1e-300)
+
+
+def binary_start_request(n_head: int, share: float) -> Request:
+    """The line for ``binary_start_factors``: it gets ``share`` of mu^2 if the others' shares add up to 1."""
+    line = start_request(min(n_head, LARGEST_ROWS), share)
+    return replace(line, name="row_gram", note="of rows of norm 1, for the start")
+
+
+def binary_start_factors(
+    rank: int,
+    active: NDArray[np.bool_],
+    counts: NDArray[np.float64] | None,
+    ratings: Ratings,
+    engine: Engine,
+    billboard: Billboard,
+) -> NDArray[np.float64]:
+    """Factors from the Gram matrix of users' rows of norm 1 over the most frequent ``active`` items (``RowMoments``).
+
+    Rows are weighted by posted count^-ROW_POWER, which is taken back from the factors; its noise is cleaned out of the
+    spectrum. Columns beyond what is left of it, and items beyond ``LARGEST_ROWS``, are zero. V^T V has mean eigenvalue 1.
+    """
+    known = np.ones(len(active)) if counts is None else np.maximum(counts, 1.0)
+    head = np.flatnonzero(active)
+    head = np.sort(head[np.argsort(-known[head], kind="stable")[:LARGEST_ROWS]])
+    slots = np.full(len(active), -1, np.int32)
+    slots[head] = np.arange(len(head), dtype=np.int32)
+    weights = known[head] ** -ROW_POWER
+    public = {"n_items": len(active), "head": head, "slots": slots, "head_weights": weights}
+    sweep = RowMoments()
+    sums, _ = engine.sweep(sweep, ratings, public=public)
+    std = billboard.noise_std(sweep.statistics(public)[0])
+    clean = clean_gram(unpack(billboard.post(sums["row_gram"])), std)
+    kept = min(rank, len(clean.values))
+    factors = np.zeros((len(active), rank))
+    factors[head, :kept] = clean.vectors[:, :kept] * np.sqrt(clean.values[:kept]) / weights[:, None]
+    return factors / max(math.sqrt(float(np.sum(factors**2)) / rank), 1e-300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Billboard:
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.noise = noise if noise is not None else NoiseSource()
         self.plan: Plan | None = None
+        self.on_post: Callable[[str], Any] | None = None  # told the name of each post when it is made: public
         self._left: dict[str, int] = {}
 
     def begin(self, plan: Plan) -> None:
@@ -42,6 +44,8 @@ class Billboard:
         self._left[line.name] -= 1
         posted = self._release(unreleased, line)
         self.ledger.commit(reservation, _sha256(posted))
+        if self.on_post is not None:
+            self.on_post(line.name)
         return posted
 
     def _release(self, unreleased: Unreleased, line: Line) -> Any:
