@@ -10,9 +10,11 @@ import math
 from dataclasses import dataclass
 
 from lowkey.data.domain import Domain
+from lowkey.methods.crowd import crowd_signal
 
 RANK_PER_ROOT, LARGEST_RANK = 0.35, 16  # the rank for ratings: of the root of the signal
 SMALLEST_HEAD = 100  # items, for binary feedback
+USUAL_SIGNAL = 1000.0  # at mu = 1, where the domain does not say how many users are expected
 USERS_PER_REG = 2200.0  # the items' ridge for binary feedback
 
 
@@ -39,22 +41,12 @@ class Settings:
     start_share: float
 
 
-def crowd_signal(domain: Domain, mu: float) -> float:
-    """How far a direction that all users share stands out of a round's noise: mu times users over sqrt(items).
-
-    The largest singular value of the noise grows like sqrt(n_items)/mu. Without an expected number of users, a crowd of
-    which mu = 1 is enough is taken for granted.
-    """
-    users = 1000.0 * math.sqrt(domain.n_items) if domain.expected_users is None else domain.expected_users
-    return mu * users / math.sqrt(domain.n_items)
-
-
 def default_settings(domain: Domain, mu: float, start: str | None = None) -> Settings:
     """A function of the budget, the expected users and the items; what is fixed was set on public data (docs/dpals.md).
 
     ``start`` is the one that was asked for, if any: from a random one it takes more rounds.
     """
-    signal = crowd_signal(domain, mu)
+    signal = USUAL_SIGNAL * mu if domain.expected_users is None else crowd_signal(domain, mu)
     much = signal >= 1000.0
     if domain.feedback == "binary":
         spectral = start != "random"

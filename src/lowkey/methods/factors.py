@@ -20,6 +20,7 @@ from lowkey.kernels.factors import BINS, EXTRA
 from lowkey.linalg.blup import ItemRound, Round, clean_moments, common_scale, item_means, posterior
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Recommender
+from lowkey.methods.crowd import crowd_signal
 from lowkey.methods.factors_bounds import Scale, Seen, check_bound
 from lowkey.methods.factors_start import first_factors, start_requests
 from lowkey.methods.posts import PRIOR_STD, PostedMeans, post_all, post_item_means
@@ -39,14 +40,6 @@ FEWEST_ROUNDS, MOST_ROUNDS = 4, 8
 GRAMS = ("shared", "items")
 
 Array = NDArray[np.float64]
-
-
-def crowd_signal(domain: Domain, mu: float) -> float:
-    """How far a direction that all users share stands out of a round's noise: mu times users over sqrt(items).
-
-    The largest singular value of the noise grows like sqrt(n_items)/mu. Infinite where no number of users is expected.
-    """
-    return math.inf if domain.expected_users is None else mu * domain.expected_users / math.sqrt(domain.n_items)
 
 
 def default_rank(domain: Domain, mu: float) -> int:
