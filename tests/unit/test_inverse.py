@@ -11,7 +11,7 @@ from lowkey.linalg.inverse import invert_positive, spare_size
 KINDS = [(np.float64, DGEMM, 1e-7), (np.float32, SGEMM, 2e-3)]
 
 
-@pytest.mark.parametrize(("kind", "routine", "close"), KINDS)
+@pytest.mark.parametrize(("kind", "routine", "close"), KINDS, ids=["double", "single"])  # an address is no name
 @pytest.mark.parametrize("order", [1, 2, 5, 8, 9, 17, 40])
 def test_the_inverse_of_a_positive_definite_matrix_from_its_upper_triangle(
     order: int, kind: type, routine: int, close: float
