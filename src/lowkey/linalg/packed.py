@@ -13,6 +13,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 
+def packed_length(order: int) -> int:
+    """How many numbers a triangle of order n has."""
+    return order * (order + 1) // 2
+
+
 def packed_order(length: int) -> int:
     """The order n of a triangle of n (n + 1)/2 numbers."""
     return (math.isqrt(8 * length + 1) - 1) // 2

@@ -20,14 +20,14 @@ from lowkey.errors import refuse
 from lowkey.kernels.als import ItemEquations
 from lowkey.kernels.bias import ItemMeans
 from lowkey.linalg.noisy_ridge import Equations, noise_aware_ridge
-from lowkey.linalg.packed import unpack
+from lowkey.linalg.packed import packed_length, unpack
 from lowkey.linalg.psd import positive_part
 from lowkey.methods.als_defaults import Settings, default_settings
 from lowkey.methods.als_items import head_size, item_weights, orthogonal_columns, random_start, user_gram_scale
 from lowkey.methods.als_published import PublishedNoise, with_published_noise
 from lowkey.methods.als_ridges import MOST_MISFIT, noise_reg, user_regs, usual_misfit
 from lowkey.methods.base import Recommender
-from lowkey.methods.posts import post_item_means
+from lowkey.methods.posts import post_all, post_item_means
 from lowkey.methods.power_start import power_requests, power_start
 from lowkey.methods.spectral_start import binary_start_factors, binary_start_request, start_factors, start_requests
 from lowkey.model import Model
@@ -168,7 +168,7 @@ class DPALS(Recommender):
 
     def plan(self, domain: Domain) -> Plan:
         settings, n_items = self._settings(domain), domain.n_items
-        rank, triangle = settings.rank, settings.rank * (settings.rank + 1) // 2
+        rank, triangle = settings.rank, packed_length(settings.rank)
         requests: list[Request] = []
         if settings.bias_share > 0.0:
             name, size = ("item_counts", n_items) if domain.rating_range is None else ("item_means", 2 * n_items)
@@ -299,8 +299,8 @@ class DPALS(Recommender):
         if settings.bias_share == 0.0:
             return public, None
         if domain.rating_range is None:
-            sums, _ = engine.sweep(ItemMeans(None, 0.0), ratings, public=public)
-            return public, np.maximum(billboard.post(sums["item_counts"]), 1.0)
+            posted, _ = post_all(ItemMeans(None, 0.0), ratings, engine, billboard, public)
+            return public, np.maximum(posted["item_counts"], 1.0)
         means = post_item_means(ratings, engine, billboard, public)
         public["item_bias"] = means.effects(least=1.0)
         return public, np.maximum(means.counts, 1.0)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lowkey.errors import refuse
+from lowkey.linalg.packed import packed_length
 from lowkey.privacy.accounting import gaussian_mu, rdp_epsilon
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
@@ -50,7 +51,7 @@ def published_plan(
     """
     if max_ratings < 1 or n_iter < 1:
         refuse("max_ratings and n_iter", got=f"{max_ratings} and {n_iter}", needed="at least 1", try_="those of Table 4")
-    root, triangle = math.sqrt(max_ratings), rank * (rank + 1) // 2
+    root, triangle = math.sqrt(max_ratings), packed_length(rank)
     caveats = ["Noise as published; the epsilon printed is the one that holds for it."]
     mean = Gaussian(preprocessing_noise if mean_as_published else preprocessing_noise / root)
     lines = [

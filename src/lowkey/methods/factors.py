@@ -18,7 +18,7 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.factors import BINS, EXTRA
 from lowkey.linalg.blup import ItemRound, Round, clean_moments, common_scale, item_means, posterior
-from lowkey.linalg.packed import unpack
+from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Recommender
 from lowkey.methods.crowd import crowd_signal
 from lowkey.methods.factors_bounds import Scale, Seen, check_bound
@@ -141,7 +141,7 @@ class DPFactors(Recommender):
         for t, share in enumerate(growth):
             requests += self._round_requests(t + 1, float(share), domain.n_items, rank)
         requests += start_requests(start, self.start_share, domain)
-        requests.append(Request("user_moments", _triangle(rank + EXTRA), MOMENTS_SHARE, n_iter, symmetric=True))
+        requests.append(Request("user_moments", packed_length(rank + EXTRA), MOMENTS_SHARE, n_iter, symmetric=True))
         if norms_share:
             requests.append(Request("update_norms", BINS, norms_share, n_iter, note="a histogram"))
         return self._calibrated(domain, requests, rank=rank)
@@ -151,7 +151,10 @@ class DPFactors(Recommender):
         update = Request(f"item_update_{number}", n_items * (rank + 1), share * (1.0 - gram_share))
         if not gram_share:
             return [update]
-        return [update, Request(f"item_gram_{number}", n_items * _triangle(rank + 1), share * gram_share, symmetric=True)]
+        return [
+            update,
+            Request(f"item_gram_{number}", n_items * packed_length(rank + 1), share * gram_share, symmetric=True),
+        ]
 
     def _rank(self, domain: Domain) -> int:
         if self.rank is not None:
@@ -222,7 +225,3 @@ def _activity(domain: Domain, posted: PostedMeans) -> float:
     if domain.expected_users is None:
         return math.sqrt(USUAL_RATINGS)
     return min(max(1.0, float(posted.counts.sum()) / domain.expected_users), math.sqrt(domain.n_items))
-
-
-def _triangle(order: int) -> int:
-    return order * (order + 1) // 2

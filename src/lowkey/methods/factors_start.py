@@ -14,9 +14,11 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.moments import RatingMoments
 from lowkey.linalg.blup import ItemMean
+from lowkey.linalg.packed import packed_length
 from lowkey.methods.factors_bounds import Scale
+from lowkey.methods.head import LARGEST_HEAD, clear_size, most_counted, places
 from lowkey.methods.moment_models import model_of
-from lowkey.methods.moments import LARGEST_HEAD, OFFSET_REG, DPMoments
+from lowkey.methods.moments import OFFSET_REG
 from lowkey.methods.posts import PostedMeans, post_all
 from lowkey.methods.spectral_start import start_factors, start_request
 from lowkey.moments import Moments
@@ -41,7 +43,7 @@ def start_requests(start: str, share: float | None, domain: Domain) -> list[Requ
         return [gram]
     order = min(domain.n_items, LARGEST_HEAD)
     return [
-        Request(name, order * (order + 1) // 2, part * gram.share, symmetric=True, note="for the start")
+        Request(name, packed_length(order), part * gram.share, symmetric=True, note="for the start")
         for name, part in (("residual_gram", 1.0 - COCOUNTS), ("rated_gram", COCOUNTS))
     ]
 
@@ -67,11 +69,12 @@ def first_factors(
     if start == "spectral":
         bounds = (scale.update_bound, scale.variance / scale.offset_variance, rank, items.counts)
         return typical * math.sqrt(rank) * start_factors(*bounds, ratings, engine, billboard, known)
-    known |= DPMoments()._head(domain, posted.counts, posted.count_std)  # pyright: ignore[reportPrivateUsage]
+    head = most_counted(posted.counts, clear_size(domain, posted.counts, posted.count_std))
+    known |= places(head, domain.n_items)
     arrays, stds = post_all(RatingMoments(scale.update_bound, OFFSET_REG), ratings, engine, billboard, known)
     assert domain.rating_range is not None
     settings = {"center": public["center"], "rating_range": list(domain.rating_range)}
-    arrays |= {"item_counts": posted.counts, "item_bias": items.means, "head": known["head"]}
+    arrays |= {"item_counts": posted.counts, "item_bias": items.means, "head": head}
     _, model, _ = model_of(Moments("ratings", arrays, stds, settings), domain.n_items, rank, 1.0)
     factors = np.zeros((domain.n_items, rank))
     factors[:, : model["item_factors"].shape[1]] = model["item_factors"]

@@ -20,7 +20,7 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct
 from lowkey.linalg.leading import direction_ridge, energy_margin, leading_eigenpairs, published_energy
-from lowkey.linalg.packed import unpack
+from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Recommender
 from lowkey.methods.published import published_noise, with_published_noise
 from lowkey.methods.row_norm import (
@@ -115,7 +115,7 @@ class DPFrankWolfe(Recommender):
         for t in range(1, self.n_iter + 1):
             share = float(t) ** self.noise_schedule
             if self._form(domain) == "gram":
-                size = domain.n_items * (domain.n_items + 1) // 2
+                size = packed_length(domain.n_items)
                 requests.append(Request(f"residual_gram_{t}", size, share, symmetric=True))
                 continue
             step_share = share * (1.0 - ENERGY_SHARE) / self.power_steps

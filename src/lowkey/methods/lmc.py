@@ -20,7 +20,7 @@ from lowkey.errors import refuse
 from lowkey.kernels.lmc import GradientRound
 from lowkey.kernels.spectral_start import StartGram
 from lowkey.kernels.svd import RatingDensity
-from lowkey.linalg.packed import unpack
+from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Recommender
 from lowkey.methods.factors import default_rank
 from lowkey.methods.lmc_published import published_plan
@@ -145,7 +145,7 @@ class DPLMC(Recommender):
         if self._private_start(domain):
             requests.append(start_request(n_items, self.start_share))
         of_balance = (1.0 - before) * self.balance_share
-        requests.append(Request("user_gram", rank * (rank + 1) // 2, of_balance, self.n_iter, symmetric=True))
+        requests.append(Request("user_gram", packed_length(rank), of_balance, self.n_iter, symmetric=True))
         requests.append(Request("item_gradient", n_items * rank, 1.0 - before - of_balance, self.n_iter))
         settings = {"rank": rank, "n_iter": self.n_iter, "user_norm": self._norms(domain)[0]}
         plan = self._calibrated(domain, requests, **settings)

@@ -17,7 +17,9 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.moments import RatingMoments, RowMoments
+from lowkey.linalg.packed import packed_length
 from lowkey.methods.base import Recommender
+from lowkey.methods.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, most_counted, places
 from lowkey.methods.moment_models import best_rank, model_of
 from lowkey.methods.posts import post_all, post_item_means
 from lowkey.model import Model
@@ -31,21 +33,6 @@ SHARES = {
     "binary": {"item_counts": 0.05, "row_gram": 0.95},
 }
 OFFSET_REG = 4.0  # damps a user's own offset in training, so that few ratings do not pass for a bias
-SMALLEST_HEAD, LARGEST_HEAD = 100, 4096
-WEIGHT_POWER = 0.3  # binary: an item weighs posted count^-0.3 in a row
-
-
-def _clear_count(domain: Domain, counts: NDArray[np.float64], std: float) -> float:
-    """The posted count from which an item belongs to the head.
-
-    Ratings: clear of the noise, as the fit weighs every entry by what it knows. Binary: half way, in logarithms,
-    between the noise and a typical item (times 4.5, by experiment): a rule that stays put when users and noise grow
-    together; EASE weighs all items alike, so items that are mostly noise would cost more than they bring.
-    """
-    if domain.feedback == "ratings":
-        return 3.0 * std
-    typical = max(float(counts.mean()), std / np.sqrt(len(counts)))
-    return 4.5 * float(np.sqrt(std * typical))
 
 
 class DPMoments(Recommender):
@@ -81,7 +68,7 @@ class DPMoments(Recommender):
         order = self._largest_head(domain)
         sizes = {"item_means": 2 * domain.n_items, "item_counts": domain.n_items}
         requests = [
-            Request(name, sizes.get(name, order * (order + 1) // 2), share, symmetric=name.endswith("gram"))
+            Request(name, sizes.get(name, packed_length(order)), share, symmetric=name.endswith("gram"))
             for name, share in SHARES[domain.feedback].items()
         ]
         return self._calibrated(domain, requests, largest_head=order)
@@ -129,14 +116,8 @@ class DPMoments(Recommender):
 
     def _head(self, domain: Domain, counts: NDArray[np.float64], std: float) -> dict[str, Any]:
         """The items with the highest posted counts: ``head`` of them, or those clear of the noise."""
-        size = self.head
-        if size is None:
-            largest = self._largest_head(domain)
-            size = min(max(int(np.sum(counts >= _clear_count(domain, counts, std))), SMALLEST_HEAD), largest)
-        head = np.sort(np.argsort(-counts, kind="stable")[:size])
-        slots = np.full(domain.n_items, -1, np.int32)
-        slots[head] = np.arange(len(head), dtype=np.int32)
-        return {"head": head, "slots": slots}
+        size = clear_size(domain, counts, std) if self.head is None else self.head
+        return places(most_counted(counts, size), domain.n_items)
 
     # Free of charge --------------------------------------------------------------------------------------------------
     def _model(self, domain: Domain, billboard: Billboard) -> Model:

@@ -22,13 +22,14 @@ from lowkey.errors import refuse
 from lowkey.kernels.moments import RowMoments
 from lowkey.kernels.spectral_start import StartGram
 from lowkey.linalg.ease import clean_gram
-from lowkey.linalg.packed import unpack
+from lowkey.linalg.packed import packed_length, unpack
 from lowkey.linalg.spectral_start import Start, balanced_start
+from lowkey.methods.head import WEIGHT_POWER, most_counted, places
+from lowkey.methods.posts import post_all
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Request
 
 LARGEST_ROWS = 2048  # items of the Gram matrix for binary feedback: its eigenvectors take the cube of this
-ROW_POWER = 0.3  # binary feedback: an item weighs posted count^-0.3 in a row
 LEAST_SHARE = 0.1  # an item that is seen less than this share of the average counts as seen this often
 
 
@@ -36,8 +37,9 @@ def start_request(n_items: int, share: float) -> Request:
     """A line of the plan: one symmetric matrix of order ``n_items``, for ``share`` of mu^2 if the others' add up to 1."""
     if not 0.0 < share < 1.0:
         refuse("start_share", got=repr(share), needed="a share between 0 and 1", try_="start_share=0.1")
-    size = n_items * (n_items + 1) // 2
-    return Request("start_gram", size, share / (1.0 - share), symmetric=True, note="of the rows, for the start")
+    return Request(
+        "start_gram", packed_length(n_items), share / (1.0 - share), symmetric=True, note="of the rows, for the start"
+    )
 
 
 def start_requests(start: str, share: float, domain: Domain) -> list[Request]:
@@ -100,20 +102,16 @@ def binary_start_factors(
 ) -> NDArray[np.float64]:
     """Factors from the Gram matrix of users' rows of norm 1 over the most frequent ``active`` items (``RowMoments``).
 
-    Rows are weighted by posted count^-ROW_POWER, which is taken back from the factors; its noise is cleaned out of the
+    Rows are weighted by posted count^-WEIGHT_POWER, which is taken back from the factors; its noise is cleaned out of the
     spectrum. Columns beyond what is left of it, and items beyond ``LARGEST_ROWS``, are zero. V^T V has mean eigenvalue 1.
     """
     known = np.ones(len(active)) if counts is None else np.maximum(counts, 1.0)
     head = np.flatnonzero(active)
-    head = np.sort(head[np.argsort(-known[head], kind="stable")[:LARGEST_ROWS]])
-    slots = np.full(len(active), -1, np.int32)
-    slots[head] = np.arange(len(head), dtype=np.int32)
-    weights = known[head] ** -ROW_POWER
-    public = {"n_items": len(active), "head": head, "slots": slots, "head_weights": weights}
-    sweep = RowMoments()
-    sums, _ = engine.sweep(sweep, ratings, public=public)
-    std = billboard.noise_std(sweep.statistics(public)[0])
-    clean = clean_gram(unpack(billboard.post(sums["row_gram"])), std)
+    head = head[most_counted(known[head], LARGEST_ROWS)]
+    weights = known[head] ** -WEIGHT_POWER
+    public = {"n_items": len(active), "head_weights": weights, **places(head, len(active))}
+    posted, stds = post_all(RowMoments(), ratings, engine, billboard, public)
+    clean = clean_gram(unpack(posted["row_gram"]), stds["row_gram"])
     kept = min(rank, len(clean.values))
     factors = np.zeros((len(active), rank))
     factors[head, :kept] = clean.vectors[:, :kept] * np.sqrt(clean.values[:kept]) / weights[:, None]

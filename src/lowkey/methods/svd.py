@@ -22,7 +22,7 @@ from lowkey.kernels.frank_wolfe import ResidualGram
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.means import damped_means
-from lowkey.linalg.packed import unpack
+from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Recommender
 from lowkey.methods.published import published_noise, with_published_noise
 from lowkey.methods.row_norm import default_row_norm, need_positive, need_ratings, need_word, rating_spread
@@ -74,7 +74,7 @@ class DPSVD(Recommender):
 
     def plan(self, domain: Domain) -> Plan:
         self._check(domain)
-        triangle = domain.n_items * (domain.n_items + 1) // 2
+        triangle = packed_length(domain.n_items)
         if self.cleansing:
             requests = [
                 Request("item_means", 2 * domain.n_items, MEANS_SHARE, note="sums and counts, bounded jointly"),
