@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from lowkey.methods.progress import clock, time_left
+
 
 class Screen:
     """Results go to standard output; progress goes to standard error, and only to a terminal. NO_COLOR is heard."""
@@ -50,8 +52,6 @@ class Screen:
         if self.quiet or self.as_json:
             yield lambda *_: None
             return
-        from lowkey.methods.progress import clock  # here, as --help must not wait for the methods
-
         count = TextColumn("{task.completed:.0f}/{task.total:.0f}{task.fields[left]}")
         bar = [BarColumn(bar_width=24), count] if total else []
         with Progress(
@@ -63,7 +63,7 @@ class Screen:
                 nonlocal steps
                 if done is None:
                     steps += 1
-                    left = (time.perf_counter() - started) * ((total or steps) - steps) / steps
+                    left = time_left(time.perf_counter() - started, steps, total or steps)
                     progress.update(task, advance=1, left=f", about {clock(left)} left")
                 else:
                     progress.update(task, description=f"{what} ({done:.0%})")

@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lowkey.privacy.billboard import Billboard
+if TYPE_CHECKING:  # a command's bar needs the clock alone, and --help must not wait for more
+    from lowkey.privacy.billboard import Billboard
 
 
 class Step(NamedTuple):
@@ -40,7 +41,7 @@ def watched(billboard: Billboard, method: str, progress: bool | Callable[[Step],
             nonlocal done
             done += 1
             seconds = time.perf_counter() - started
-            tell(Step(name, done, planned, seconds, seconds * max(planned - done, 0) / done))
+            tell(Step(name, done, planned, seconds, time_left(seconds, done, planned)))
             if before is not None:
                 before(name)
 
@@ -58,6 +59,11 @@ def _terminal(method: str) -> Generator[Callable[[Step], Any]]:
 
     with Console(stderr=True).status(f"{method}: the first pass") as line:
         yield lambda step: line.update(f"{method}: {step}")
+
+
+def time_left(seconds: float, done: int, planned: int) -> float:
+    """If the rest takes as long as what is done: nothing more is known of it."""
+    return seconds * max(planned - done, 0) / done
 
 
 def clock(seconds: float) -> str:
