@@ -14,13 +14,15 @@ Paper: Henderson 1975 (best linear unbiased prediction); Dempster, Laird and Rub
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import get_num_threads, njit
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
 from lowkey.linalg.inverse import invert_positive, spare_size
@@ -52,12 +54,12 @@ class Round:
         """The same round about the factors v' = change v."""
         return replace(self, view=self.view @ _undo(change))
 
-    def evidence(self, rows: NDArray[np.intp] | slice) -> tuple[Matrix, Matrix]:
+    def evidence(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
         """Packed precisions (n, d (d + 1)/2) and precision-weighted targets (n, d) of the items ``rows``."""
         q, weight = self.shares[rows, None], self._weight(rows)
         return (weight * q**2) @ self._squares, (weight * q * self.targets[rows]) @ self.view
 
-    def _weight(self, rows: NDArray[np.intp] | slice) -> Matrix:
+    def _weight(self, rows: NDArray[np.intp]) -> Matrix:
         """One over the variance of y, rotated."""
         return 1.0 / (self.noise_std**2 + self.sampling * self.shares[rows, None] * self.values + 1e-30)
 
@@ -103,7 +105,7 @@ class ItemRound(Round):
         whole = _undo(change)
         return replace(self, view=self.view @ whole, back=self.back @ whole)
 
-    def evidence(self, rows: NDArray[np.intp] | slice) -> tuple[Matrix, Matrix]:
+    def evidence(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
         views = self.matrices[rows] @ self.back
         weighted = views * self._weight(rows)[:, :, None]
         return pack(weighted.transpose(0, 2, 1) @ views), np.einsum("nka,nk->na", weighted, self.targets[rows])
@@ -155,29 +157,42 @@ class Posterior(NamedTuple):
 
 
 def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, steps: int = 10) -> Posterior:
-    """The items' coefficients given every round, with the prior covariance that makes the rounds most likely (EM)."""
+    """The items' coefficients given every round, with the prior covariance that makes the rounds most likely (EM).
+
+    Blocks of items go to the threads, each with a BLAS of one thread; they are added in order, so threads leave no trace.
+    """
     shares = rounds[-1].shares
     sample = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
-    weights = shares[sample] / shares[sample].sum()
-    precision, target = _total(rounds, sample, bias, bias_variance)
     prior = rounds[-1].start(sample)
-    found = np.empty_like(target)
-    for _ in range(steps):
-        covariance = np.zeros((target.shape[1], target.shape[1]))
-        _solve_all(precision, _prior_precision(prior), target, weights, found, covariance, DGEMM, DPOTRF)
-        prior = (found[:, 1:] * weights[:, None]).T @ found[:, 1:] + covariance[1:, 1:]
-        prior = (prior + prior.T) / 2.0
-    means = np.empty((len(bias), len(prior) + 1))
-    for first in range(0, len(bias), BLOCK):
-        block = slice(first, first + BLOCK)
-        precision, target = _total(rounds, block, bias, bias_variance)
-        _solve_all(precision, _prior_precision(prior), target, np.zeros(0), means[block], covariance, DGEMM, DPOTRF)
-    return Posterior(means, prior)
+
+    def evidence(rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
+        return _total(rounds, rows, bias, bias_variance)
+
+    def solved(rows: NDArray[np.intp]) -> Matrix:
+        return _solve_all(*evidence(rows), precision, np.zeros(0), DGEMM, DPOTRF)[0]
+
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
+        known = [(*evidence(rows), shares[rows] / shares[sample].sum()) for rows in _blocks(sample)]
+        for _ in range(steps):
+            precision = _prior_precision(prior)
+            moments = np.sum(list(pool.map(partial(_second_moments, precision), known)), axis=0)
+            prior = (moments + moments.T)[1:, 1:] / 2.0
+        precision = _prior_precision(prior)
+        return Posterior(np.concatenate(list(pool.map(solved, _blocks(np.arange(len(bias)))))), prior)
 
 
-def _total(
-    rounds: Sequence[Round], rows: NDArray[np.intp] | slice, bias: Matrix, bias_variance: Matrix
-) -> tuple[Matrix, Matrix]:
+def _blocks(rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    return [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
+
+
+def _second_moments(prior: Matrix, known: tuple[Matrix, Matrix, Matrix]) -> Matrix:
+    """The sum over items of weight E[t t^T], for ``known`` = precisions, targets and weights."""
+    precision, target, weights = known
+    means, covariance = _solve_all(precision, target, prior, weights, DGEMM, DPOTRF)
+    return (means * weights[:, None]).T @ means + covariance
+
+
+def _total(rounds: Sequence[Round], rows: NDArray[np.intp], bias: Matrix, bias_variance: Matrix) -> tuple[Matrix, Matrix]:
     """What all rounds say of the items ``rows`` together, with the prior of their biases."""
     precision, target = rounds[0].evidence(rows)
     for r in rounds[1:]:
@@ -197,15 +212,16 @@ def _prior_precision(prior: Matrix) -> Matrix:
     return pack(whole)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _solve_all(precision, prior, target, weights, means, covariance, dgemm, dpotrf):
-    """means_j = (precision_j + prior)^-1 target_j; with ``weights``, covariance = the weighted sum of the inverses.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _solve_all(precision, target, prior, weights, dgemm, dpotrf):
+    """Means (precision_j + prior)^-1 target_j and, with ``weights``, the weighted sum of these inverses.
 
     No direction is below 1e-12 of the largest. An item whose matrix is not positive definite after all gets nothing.
     Means are solved by Cholesky: an inverse would lose twice the digits where the data is without noise.
     """
     n, d = target.shape
     whole, factor, spare = np.empty((d, d)), np.empty((d, d)), np.empty(spare_size(d))
+    means, covariance = np.empty((n, d)), np.zeros((d, d))
     for j in range(n):
         at, trace = 0, 0.0
         for a in range(d):
@@ -226,6 +242,7 @@ def _solve_all(precision, prior, target, weights, means, covariance, dgemm, dpot
             for a in range(d):
                 for b in range(d):
                     covariance[a, b] += weights[j] * whole[a, b]
+    return means, covariance
 
 
 def common_scale(prior: Matrix, seen: Matrix, ratings: float, reg: float) -> Matrix:
