@@ -41,6 +41,7 @@ def sums_of(name: str, with_canary: bool, crowd: bool = True) -> tuple[Statistic
         "item_bias": rng.normal(0.0, 0.3, N_ITEMS),
         "item_factors": rng.normal(0.0, 0.5, (N_ITEMS, RANK)),
         "item_weights": rng.uniform(0.3, 2.0, N_ITEMS),
+        "bias_scales": rng.uniform(0.4, 3.0, N_ITEMS),
     }
     rows, keys = (base_rows(DOMAIN), base_keys()) if crowd else ([], np.zeros(0, np.uint64))
     if with_canary:

@@ -8,44 +8,57 @@ import pytest
 import lowkey as lk
 from lowkey.kernels.factors import BINS
 from lowkey.linalg.blup import ItemRound, Round, clean_moments, common_scale, item_means, posterior, shrunk_matrices
-from lowkey.methods.factors import default_rank, default_rounds, default_start
+from lowkey.methods.factors import default_rank, default_rounds, default_start, item_scales
 from lowkey.methods.factors_bounds import CLIPPED, posted_quantile
 
 
-def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> tuple[Round, np.ndarray, np.ndarray]:
+def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> Round:
+    """Of items with shares and bias scales of their own."""
     n, d = truth.shape
     root = rng.normal(size=(d, d))
     seen = root @ root.T + np.eye(d)
-    shares = rng.dirichlet(np.ones(n)) * n / 4.0
-    y = shares[:, None] * (truth @ seen) + std * rng.normal(size=(n, d))
-    return Round.of(shares, y, seen, std, 0.0), shares, seen
+    shares, scales = rng.dirichlet(np.ones(n)) * n / 4.0, rng.uniform(0.4, 3.0, n)
+    noise = std * rng.normal(size=(n, d))
+    noise[:, 0] /= scales
+    return Round.of(shares, shares[:, None] * (truth @ seen) + noise, seen, scales, std, 0.0)
 
 
 def test_the_posterior_is_the_textbook_one() -> None:
-    """Given the prior that it found: (q^2 G^2/s^2 + prior^-1)^-1 (q G y/s^2 + prior^-1 mean), item by item."""
+    """Given the prior that it found: (A^T C^-1 A + prior^-1)^-1 (A^T C^-1 y + prior^-1 mean), item by item."""
     rng = np.random.default_rng(1)
-    truth = rng.normal(size=(40, 3))
-    (first, q1, g1), (second, q2, g2) = a_round(rng, truth, 0.4), a_round(rng, truth, 0.9)
+    grams = [np.diag([2.0, 0.5, 1.0]) + 0.3, np.eye(3) + np.outer([1, -1, 2], [1, -1, 2])]
+    shares, scales = rng.dirichlet(np.ones(40)) * 10.0, rng.uniform(0.4, 3.0, (2, 40))
+    noise = [(0.4, 0.3), (0.9, 0.0)]  # of the post and of the users
+    y = rng.normal(size=(2, 40, 3))
+    rounds = [Round.of(shares, y[r], grams[r], scales[r], *noise[r]) for r in (0, 1)]
+    own = [shares[:, None, None] * g for g in grams]
+    for r in (0, 1):  # the same said with a matrix per item
+        posted = own[r].copy()
+        posted[:, 0, :] *= scales[r][:, None]
+        posted[:, :, 0] *= scales[r][:, None]
+        zero = np.zeros((40, 3))
+        rounds.append(ItemRound.with_grams(shares, y[r], zero, grams[r], scales[r], (posted, 1e-9), *noise[r]))
     bias, variance = rng.normal(size=40), rng.uniform(0.2, 2.0, 40)
-    found = posterior([first, second], bias, variance)
-    for j in range(40):
-        prior = np.zeros((3, 3))
-        prior[0, 0], prior[1:, 1:] = 1.0 / variance[j], np.linalg.inv(found.prior)
-        precision, target = prior.copy(), prior @ np.array([bias[j], 0.0, 0.0])
-        for r, q, g, s in ((first, q1[j], g1, 0.4), (second, q2[j], g2, 0.9)):
-            y = r.targets[j] @ np.linalg.eigh(g)[1].T
-            precision += q * q * g @ g / s**2
-            target += q * g @ y / s**2
-        np.testing.assert_allclose(found.means[j], np.linalg.solve(precision, target), rtol=1e-5, atol=1e-7)
+    for both in (rounds[:2], rounds[2:]):
+        found = posterior(both, bias, variance)
+        for j in range(40):
+            prior = np.zeros((3, 3))
+            prior[0, 0], prior[1:, 1:] = 1.0 / variance[j], np.linalg.inv(found.prior)
+            precision, target = prior.copy(), prior @ np.array([bias[j], 0.0, 0.0])
+            for r, (s, k) in enumerate(noise):
+                covariance = np.diag([(s / scales[r, j]) ** 2, s * s, s * s]) + k * own[r][j]
+                precision += own[r][j] @ np.linalg.solve(covariance, own[r][j])
+                target += own[r][j] @ np.linalg.solve(covariance, y[r, j])
+            np.testing.assert_allclose(found.means[j], np.linalg.solve(precision, target), rtol=1e-5, atol=1e-7)
 
 
 def test_the_prior_is_found_where_the_noise_is_small_and_vanishes_where_there_is_nothing() -> None:
     """500 items: the standard error of a variance is 6 %, so a fifth off has a chance below 1e-3; the seed is fixed."""
     rng = np.random.default_rng(2)
     truth = rng.normal(size=(500, 3)) * [1.0, 2.0, 0.5]
-    found = posterior([a_round(rng, truth, 0.01)[0]], np.zeros(500), np.ones(500))
+    found = posterior([a_round(rng, truth, 0.01)], np.zeros(500), np.ones(500))
     assert np.diag(found.prior) == pytest.approx([4.0, 0.25], rel=0.2)
-    nothing = a_round(rng, 0.0 * truth, 5.0)[0]
+    nothing = a_round(rng, 0.0 * truth, 5.0)
     shrunk = posterior([nothing], np.zeros(500), np.full(500, 1e-6)).means[:, 1:]
     raw = (nothing.targets / nothing.shares[:, None]) @ np.linalg.inv(nothing.view).T
     assert np.mean(shrunk**2) < 0.01 * np.mean(raw[:, 1:] ** 2)
@@ -55,7 +68,7 @@ def test_a_turned_round_speaks_of_turned_factors() -> None:
     rng = np.random.default_rng(3)
     truth = rng.normal(size=(30, 4))
     change = rng.normal(size=(3, 3)) + 3.0 * np.eye(3)
-    plain = a_round(rng, truth, 1e-3)[0]
+    plain = a_round(rng, truth, 1e-3)
     means = posterior([plain], truth[:, 0], np.full(30, 0.01)).means
     turned = posterior([plain.turned(change)], truth[:, 0], np.full(30, 0.01)).means
     np.testing.assert_allclose(turned[:, 1:], means[:, 1:] @ change.T, rtol=1e-3, atol=1e-3)
@@ -85,8 +98,9 @@ def test_items_with_matrices_of_their_own_find_their_coefficients_also_when_turn
     truth, off = rng.normal(size=(50, 4)), rng.normal(size=(50, 4))
     shares, common, own = own_matrices(rng, 50, 4, 0.2)
     update = np.einsum("nab,nb->na", own, truth - off)
-    each = ItemRound.with_grams(shares, update, off, common, (own, 1e-9), 1e-7, 0.0)
-    shared = Round.of(shares, shares[:, None] * (off @ common) + update, common, 1e-7, 0.0)
+    ones = np.ones(50)
+    each = ItemRound.with_grams(shares, update, off, common, ones, (own, 1e-9), 1e-7, 0.0)
+    shared = Round.of(shares, shares[:, None] * (off @ common) + update, common, ones, 1e-7, 0.0)
     flat = np.full(50, 1e6)
     np.testing.assert_allclose(posterior([each], 0.0 * flat, flat).means, truth, atol=1e-3)
     assert np.abs(posterior([shared], 0.0 * flat, flat).means - truth).max() > 0.05
@@ -105,10 +119,10 @@ def test_matrices_are_drawn_to_the_common_one_by_their_noise() -> None:
     noise = rng.normal(size=own.shape) * 0.5 * shares.mean()
     noise = (noise + noise.transpose(0, 2, 1)) / np.sqrt(2.0)  # of this size off the diagonal
     error = lambda found: np.sum((found - own) ** 2)
-    found = shrunk_matrices(own + noise, 0.5 * shares.mean(), shares, common)
-    plain = shares[:, None, None] * common
+    plain, ones = shares[:, None, None] * common, np.ones(300)
+    found = shrunk_matrices(own + noise, 0.5 * shares.mean(), shares, common, ones)
     assert error(found) < 0.7 * min(error(own + noise), error(plain))
-    np.testing.assert_allclose(shrunk_matrices(plain + noise, shares.mean(), shares, common), plain)
+    np.testing.assert_allclose(shrunk_matrices(plain + noise, shares.mean(), shares, common, ones), plain)
 
 
 def test_the_posted_quantile_is_that_of_the_norms() -> None:
@@ -143,12 +157,22 @@ def test_item_means_shrink_by_what_is_known() -> None:
     assert list(found.counts) == [50.0, 2.0, 1.5]
 
 
+def test_biases_and_factors_have_weights_of_their_own() -> None:
+    """Products of both go like count^-bias_power, and over all ratings biases take what they would take unscaled."""
+    counts = np.array([900.0, 400.0, 25.0, 4.0])
+    weights, scales = item_scales(counts, 0.25, 0.5)
+    np.testing.assert_allclose(weights / weights[0], (counts / 900.0) ** -0.25)
+    np.testing.assert_allclose(weights * scales / (weights * scales)[0], (counts / 900.0) ** -0.5)
+    assert counts @ (weights * scales) ** 2 == pytest.approx(counts @ weights**2)
+    assert list(item_scales(counts, 0.3, 0.3)[1]) == [1.0] * 4
+
+
 def test_the_rank_follows_the_noise() -> None:
     def domain(users: int | None, items: int) -> lk.Domain:
         return lk.Domain(items, (1.0, 5.0), expected_users=users)
 
-    assert default_rank(domain(6400, 1600), 0.25) == round(0.8 * 40**0.5)  # 0.25 * 6400 / 40 = 40
-    assert default_rank(domain(25_600, 1600), 0.25) == round(0.8 * 160**0.5)
+    assert default_rank(domain(6400, 1600), 0.25) == round(0.36 * 40**0.75)  # 0.25 * 6400 / 40 = 40
+    assert default_rank(domain(12_800, 1600), 0.25) == round(0.36 * 80**0.75)
     assert default_rank(domain(10, 1600), 0.1) == 2
     assert default_rank(domain(10**7, 1600), 1.0) == 20
     assert default_rank(domain(10**7, 5), 1.0) == 5

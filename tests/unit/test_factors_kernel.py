@@ -33,6 +33,7 @@ def public(seed: int = 3, size: float = 0.5) -> dict:
         "item_bias": rng.normal(0.0, 0.3, N_ITEMS),
         "item_factors": rng.normal(0.0, size, (N_ITEMS, RANK)),
         "item_weights": rng.uniform(0.3, 2.0, N_ITEMS),
+        "bias_scales": rng.uniform(0.4, 3.0, N_ITEMS),
     }
 
 
@@ -60,7 +61,8 @@ def reference(block: Block, known: dict, gram_bound: float = np.inf) -> tuple[np
         y = block.values[part] - known["center"] - known["item_bias"][items]
         w = known["item_weights"][items] / np.linalg.norm(known["item_weights"][items])
         others = [ridge(np.delete(a, p, 0), np.delete(y, p)) for p in range(len(items))]
-        p = np.array([[1.0, *other[1:]] for other in others])
+        b = known["bias_scales"][items]
+        p = np.array([[scale, *other[1:]] for scale, other in zip(b, others, strict=True)])
         e = np.array([y[i] - a[i] @ others[i] for i in range(len(items))])
         in_sample = y - a @ ridge(a, y)
         n = np.sqrt(np.sum(w * np.sum(p**2, axis=1)) / w.sum())
@@ -72,7 +74,7 @@ def reference(block: Block, known: dict, gram_bound: float = np.inf) -> tuple[np
         octaves = np.log2(np.linalg.norm(rows) / ROUND.update_bound)
         norms[int(np.clip(np.floor(4.0 * octaves) + 32, 0, 63))] += 1.0
         factor = ridge(a, y)[1:]
-        factor *= np.sqrt(n**2 - 1.0) / max(np.linalg.norm(factor), 1e-300)
+        factor *= np.sqrt(n**2 - np.sum(w * b**2) / w.sum()) / max(np.linalg.norm(factor), 1e-300)
         spread = np.sqrt(np.sum(w**2 * e * in_sample)) / ROUND.update_bound
         # The share of an offset of 1 that the ridge regression gives back, and the offset's square in prior variances.
         seen, offset_variance = ridge(a, np.ones(len(items)))[0], ROUND.reg / ROUND.offset_reg

@@ -6,6 +6,7 @@
 | ablation | each lever switched off once, on the same data (``--quick``: MovieLens 1M; also ``lowkey bench --ablation``) |
 | planted-20k | the noiseless setting of the DPALS paper |
 | wang | the noisy setting of the DPLMC paper (section 6), squared error against the true matrix |
+| ceiling | what a round could reach at best on the look-alike, were the truth told to the users (``factors_ceiling``) |
 
 Rows are appended to ``DIR/NAME.jsonl`` and are not run again. The numbers are not private: for public data only.
 """
@@ -23,10 +24,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from lowkey.bench import compare
+from lowkey.bench import compare, datasets
+from lowkey.bench.factors_ceiling import ceilings
 from lowkey.bench.tables import Cell, as_markdown
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
+from lowkey.data.synthetic import lookalike_ml10m
 from lowkey.methods.registry import estimator
 
 Lines = list[list[str]]
@@ -144,7 +147,14 @@ def wang_setting(
     return Ratings.from_csr(rows, Domain(n_items, (-4.0, 4.0), expected_users=n_users)), rows, truth
 
 
-EXPERIMENTS = {"look-alike": look_alike, "ablation": ablation, "planted-20k": planted, "wang": wang}
+def ceiling(quick: bool, out: Path) -> Lines:
+    epsilons = (1.0,) if quick else (1.0, 5.0, 20.0)
+    found = ceilings(datasets.load("look-alike", 0), lookalike_ml10m(0).truth, epsilons, DELTA)
+    head = ["look-alike, RMSE", *(f"eps {e:g}" for e in epsilons)]
+    return [head, ["one round from the truth", *(f"{rmse:.4f}" for rmse in found)]]
+
+
+EXPERIMENTS = {"look-alike": look_alike, "ablation": ablation, "planted-20k": planted, "wang": wang, "ceiling": ceiling}
 
 
 def _als(settings: dict[str, Any], epsilons: Sequence[float], draws: int = 1, split: int = 0) -> list[compare.Task]:

@@ -5,7 +5,8 @@
 | y | rating less center and item bias | |
 | s | own ridge solution on the rows (1, v_j) of the rated items: an offset, then the user's factor u | |
 | e | what u, solved without item j, leaves of y_j | leave-one-out residual |
-| p | (1, u without item j): what item j's bias and factor are regressed on | |
+| b | how much of a row an item's bias takes: public | ``public["bias_scales"]`` |
+| p | (b_j, u without item j): what item j's bias, in units of b_j, and factor are regressed on | |
 | w | public item weights on the rated items, scaled to norm 1 | ``public["item_weights"]`` |
 
 Leaving item j out of the user's own side keeps the noise of y_j from standing on both sides of the regression. It takes
@@ -116,7 +117,7 @@ class FactorRound(Sweep):
         grams = np.zeros((threads, n_items if gram_bound < math.inf else 0, (rank + 1) * (rank + 2) // 2), np.int64)
         moments, bins = np.zeros((n_users, rank + EXTRA)), np.full(n_users, -1)
         rows = (block.offsets, block.items, block.values)
-        facts = (prior, design, public["item_weights"], ridge, bounds, moments, bins, routine)
+        facts = (prior, design, public["item_weights"], public["bias_scales"], ridge, bounds, moments, bins, routine)
 
         def part(thread: int) -> None:
             _contribute(thread, threads, *rows, *facts, updates[thread], grams[thread])
@@ -149,7 +150,8 @@ class FactorRound(Sweep):
 
 @njit(cache=True, nogil=True)
 def _contribute(
-    thread, threads, offsets, items, values, prior, design, weights, ridge, bounds, moments, bins, routine, update, gram
+    thread, threads, offsets, items, values, prior, design, weights, bias_scales, ridge, bounds, moments, bins, routine,
+    update, gram,
 ):  # fmt: skip
     """A thread adds its users' matrices to its own totals, and writes their vectors x and bins, all in grid units."""
     n_users, size = len(offsets) - 1, design.shape[1]
@@ -159,7 +161,7 @@ def _contribute(
         longest = max(longest, offsets[u + 1] - offsets[u])
     a = np.empty((longest, size), design.dtype)  # (1, v_j)
     rows = np.empty((longest, size), design.dtype)  # A^-1 (1, v_j), then p
-    y, w = np.empty(longest), np.empty(longest)  # y is then w e
+    y, w, b = np.empty(longest), np.empty(longest), np.empty(longest)  # y is then w e
     solution, root, units = np.empty(size), np.empty(size, design.dtype), np.empty(size, np.int64)
     inverse, spare = np.empty(size * size, design.dtype), np.empty(spare_size(size), design.dtype)
     for part in range(thread, (n_users + SLICE - 1) // SLICE, threads):
@@ -168,14 +170,14 @@ def _contribute(
             if m == 0:
                 continue
             own = items[lo : lo + m]
-            _gather(own, values[lo : lo + m], prior, design, weights, a, y, w)
+            _gather(own, values[lo : lo + m], prior, design, weights, bias_scales, a, y, w, b)
             if m >= size:
                 solved = _primal(a, y, m, ridge, inverse, spare, solution, rows, routine)
             else:
                 solved = _dual(a, y, m, ridge, inverse, spare, root, solution, rows, routine)
             if not solved:  # defined, and a function of this user alone
                 continue
-            total_weight, variance, seen = _leave_one_out(a, y, w, m, solution, rows)
+            total_weight, variance, seen, bias_square = _leave_one_out(a, y, w, b, m, solution, rows)
             mean_square, squared_norm, squared_gram = _squared_norms(rows, y, w, m)
             mean_square /= total_weight
             scale = 1.0 / math.sqrt(mean_square)
@@ -194,7 +196,9 @@ def _contribute(
             square = 1e-300
             for k in range(1, size):
                 square += solution[k] ** 2
-            shorter = math.sqrt(max(mean_square - 1.0, 0.0) / square)  # as long as the factors that leave an item out
+            shorter = math.sqrt(
+                max(mean_square - bias_square, 0.0) / square
+            )  # as long as the factors that leave an item out
             for k in range(1, size):
                 x[k] = solution[k] * shorter
             length = math.sqrt(clip * total_weight * scale)
@@ -208,12 +212,12 @@ def _contribute(
 
 
 @njit(cache=True)
-def _gather(own, values, prior, design, weights, a, y, w):
+def _gather(own, values, prior, design, weights, bias_scales, a, y, w, b):
     squared = 0.0
     for p in range(len(own)):
         j = own[p]
         y[p] = values[p] - prior[j]
-        w[p] = weights[j]
+        w[p], b[p] = weights[j], bias_scales[j]
         squared += w[p] * w[p]
         row, to = design[j], a[p]
         for k in range(len(row)):
@@ -269,13 +273,13 @@ def _dual(a, y, m, ridge, inverse, spare, root, solution, rows, routine):
 
 
 @njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _leave_one_out(a, y, w, m, solution, rows):
+def _leave_one_out(a, y, w, b, m, solution, rows):
     """``rows``, given as A^-1 a, become p, and y becomes w e.
 
-    Sum of w, mean of e_loo e_in, and the share of an offset that is seen.
+    Sum of w, mean of e_loo e_in, the share of an offset that is seen, and the w-weighted mean of b^2.
     """
     size = len(solution)
-    total_weight, variance, seen = 0.0, 0.0, 0.0
+    total_weight, variance, seen, bias_square = 0.0, 0.0, 0.0, 0.0
     for p in range(m):
         row, gain = a[p], rows[p]
         leverage, fitted = 0.0, 0.0
@@ -286,11 +290,12 @@ def _leave_one_out(a, y, w, m, solution, rows):
         residual = (y[p] - fitted) / (1.0 - leverage)
         for k in range(1, size):
             gain[k] = solution[k] - gain[k] * residual
-        gain[0] = 1.0
+        gain[0] = b[p]
+        bias_square += w[p] * b[p] * b[p]
         y[p] = w[p] * residual
         total_weight += w[p]
         variance += y[p] * y[p] * (1.0 - leverage)
-    return total_weight, variance, seen
+    return total_weight, variance, seen, bias_square / total_weight
 
 
 @njit(cache=True, fastmath={"reassoc", "nsz"})

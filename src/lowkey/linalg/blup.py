@@ -1,9 +1,10 @@
 """Public room: the items' side of ``DPFactors``: posterior means from posted sums whose noise is known (a BLUP).
 
-A round says of every item's coefficients t_j = (bias, factor): y_j = q_j G t_j + N(0, s^2 I + k q_j G), with G the posted
-second moments of what the ratings are regressed on, q_j the item's share of all (weighted) ratings, s the noise of the
-post and k the size of the users' own residuals. The prior is N((bias of the item means, 0), diag(variance, P)); P is
-estimated from the rounds themselves (empirical Bayes), so there is no ridge to tune.
+A round says of every item's coefficients t_j = (bias, factor): y_j = q_j G t_j + N(0, s^2 D_j^-2 + k q_j G), with G the
+posted second moments of what the ratings are regressed on, q_j the item's share of all (weighted) ratings, s the noise of
+the post, D_j = diag(b_j, 1, ..., 1) what the bias was scaled by in it, and k the size of the users' own residuals. The
+prior is N((bias of the item means, 0), diag(variance, P)); P is estimated from the rounds themselves (empirical Bayes), so
+there is no ridge to tune.
 Paper: Henderson 1975 (best linear unbiased prediction); Dempster, Laird and Rubin 1977 for P. Deviates: nowhere.
 """
 
@@ -43,12 +44,17 @@ class Round:
     view: Matrix  # coefficients -> rotated q^-1 E[y], (d, d)
     noise_std: float
     sampling: float  # k
+    bias_axis: Matrix  # where the bias points to, (d,)
+    bias_lift: Matrix  # s^2 (b^-2 - 1): the noise of the bias beyond that of a factor's coordinate, (n,)
 
     @classmethod
-    def of(cls, shares: Matrix, y: Matrix, second_moments: Matrix, noise_std: float, sampling: float) -> Round:
+    def of(
+        cls, shares: Matrix, y: Matrix, second_moments: Matrix, scales: Matrix, noise_std: float, sampling: float
+    ) -> Round:
         values, rotation = np.linalg.eigh(second_moments)
         values = np.maximum(values, 1e-9 * max(values[-1], 1e-9))  # noise may push a small one below zero
-        return cls(shares, y @ rotation, values, values[:, None] * rotation.T, noise_std, sampling)
+        lift = noise_std**2 * (scales**-2.0 - 1.0)
+        return cls(shares, y @ rotation, values, values[:, None] * rotation.T, noise_std, sampling, rotation[0], lift)
 
     def turned(self, change: Matrix) -> Round:
         """The same round about the factors v' = change v."""
@@ -56,24 +62,29 @@ class Round:
 
     def evidence(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
         """Packed precisions (n, d (d + 1)/2) and precision-weighted targets (n, d) of the items ``rows``."""
-        q, weight = self.shares[rows, None], self._weight(rows)
-        return (weight * q**2) @ self._squares, (weight * q * self.targets[rows]) @ self.view
+        q, (weight, lost, axis) = self.shares[rows, None], self._precision(rows)
+        seen, known = axis @ self.view, (axis * self.targets[rows]).sum(axis=1, keepdims=True)
+        precision = (weight * q**2) @ self._squares - lost * q**2 * packed_squares(seen)
+        return precision, (weight * q * self.targets[rows]) @ self.view - lost * q * known * seen
 
-    def _weight(self, rows: NDArray[np.intp]) -> Matrix:
-        """One over the variance of y, rotated."""
-        return 1.0 / (self.noise_std**2 + self.sampling * self.shares[rows, None] * self.values + 1e-30)
+    def _precision(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix, Matrix]:
+        """The inverse covariance of y, rotated, as diag(weight) - lost axis axis^T (Sherman and Morrison)."""
+        weight = 1.0 / (self.noise_std**2 + self.sampling * self.shares[rows, None] * self.values + 1e-30)
+        lift = self.bias_lift[rows, None]
+        return weight, lift / (1.0 + lift * (weight @ self.bias_axis**2)[:, None]), weight * self.bias_axis
 
     @cached_property
     def _squares(self) -> Matrix:
-        """For every row of ``view`` the packed triangle of its product with itself."""
-        return pack(self.view[:, :, None] * self.view[:, None, :])
+        """Those of the rows of ``view``."""
+        return packed_squares(self.view)
 
     def start(self, rows: NDArray[np.intp]) -> Matrix:
         """P by moments: the spread of the targets beyond their noise, no direction below one standard error of it."""
         q = self.shares[rows]
         noise = self.noise_std**2 + self.sampling * q[:, None] * self.values + 1e-30
         weights = 1.0 / noise.mean(1)
-        spread = (self.targets[rows] * weights[:, None]).T @ self.targets[rows] - np.diag(weights @ noise)
+        lifted = (weights @ self.bias_lift[rows]) * np.outer(self.bias_axis, self.bias_axis)
+        spread = (self.targets[rows] * weights[:, None]).T @ self.targets[rows] - np.diag(weights @ noise) - lifted
         back = np.linalg.inv(self.view)
         size = np.sum(weights * q**2)
         values, vectors = np.linalg.eigh((back @ spread @ back.T)[1:, 1:] / size)
@@ -93,11 +104,18 @@ class ItemRound(Round):
 
     @classmethod
     def with_grams(
-        cls, shares: Matrix, update: Matrix, known: Matrix, shared: Matrix, grams: tuple[Matrix, float], *noise: float
+        cls,
+        shares: Matrix,
+        update: Matrix,
+        known: Matrix,
+        shared: Matrix,
+        scales: Matrix,
+        grams: tuple[Matrix, float],
+        *noise: float,
     ) -> ItemRound:
-        """From residual updates at the coefficients ``known``, and posted matrices with the noise of an entry."""
-        own = shrunk_matrices(grams[0], grams[1], shares, shared)
-        plain = Round.of(shares, np.einsum("nab,nb->na", own, known) + update, shared, *noise)
+        """From residual updates at the coefficients ``known``, and posted D_j A_j D_j with the noise of an entry."""
+        own = shrunk_matrices(*grams, shares, shared, scales)
+        plain = Round.of(shares, np.einsum("nab,nb->na", own, known) + update, shared, scales, *noise)
         rotated = (plain.view / plain.values[:, None]) @ own
         return cls(**vars(plain), matrices=rotated, back=np.eye(len(shared)))
 
@@ -106,23 +124,33 @@ class ItemRound(Round):
         return replace(self, view=self.view @ whole, back=self.back @ whole)
 
     def evidence(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
-        views = self.matrices[rows] @ self.back
-        weighted = views * self._weight(rows)[:, :, None]
+        views, (weight, lost, axis) = self.matrices[rows] @ self.back, self._precision(rows)
+        seen = np.einsum("nk,nka->na", axis, views)
+        weighted = views * weight[:, :, None] - (lost * axis)[:, :, None] * seen[:, None, :]
         return pack(weighted.transpose(0, 2, 1) @ views), np.einsum("nka,nk->na", weighted, self.targets[rows])
 
 
-def shrunk_matrices(posted: Matrix, noise_std: float, shares: Matrix, shared: Matrix) -> Matrix:
-    """Posted matrices A_j (n, d, d), drawn towards q_j G by the share of their spread that the known noise explains.
+def packed_squares(rows: Matrix) -> Matrix:
+    """For every row x (d,) the packed triangle of x x^T."""
+    first, second = np.triu_indices(rows.shape[1])
+    return rows[:, first] * rows[:, second]
+
+
+def shrunk_matrices(posted: Matrix, noise_std: float, shares: Matrix, shared: Matrix, scales: Matrix) -> Matrix:
+    """A_j (n, d, d) from posted D_j A_j D_j, drawn towards q_j G by the share of their spread that the noise explains.
 
     The deviations are taken to be q_j times something whose size is the same for all items, and estimated by moments.
     """
-    typical = shares[:, None, None] * shared
+    unit = np.ones((len(shares), len(shared)))
+    unit[:, 0] = scales
+    units = unit[:, :, None] * unit[:, None, :]
+    typical = shares[:, None, None] * shared * units
     rest = posted - typical
     d = len(shared)
     noise = d * (d + 1) * noise_std**2  # of |rest|^2: variance s^2 off the diagonal, 2 s^2 on it
     spread = max(float(shares**2 @ ((rest**2).sum(axis=(1, 2)) - noise)) / float(shares**2 @ shares**2), 0.0)
     kept = shares**2 * spread / (shares**2 * spread + noise + 1e-300)
-    return typical + kept[:, None, None] * rest
+    return (typical + kept[:, None, None] * rest) / units
 
 
 def _undo(change: Matrix) -> Matrix:

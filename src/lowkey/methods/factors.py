@@ -43,11 +43,11 @@ Array = NDArray[np.float64]
 
 
 def default_rank(domain: Domain, mu: float) -> int:
-    """0.8 times the root of the signal: the budget of a round is split among directions."""
+    """0.36 signal^(3/4): the budget of a round is split among directions, but a few too many find the right ones sooner."""
     signal = crowd_signal(domain, mu)
     if signal == math.inf:
         return min(USUAL_RANK, domain.n_items)
-    return max(2, min(round(0.8 * math.sqrt(signal)), LARGEST_RANK, domain.n_items))
+    return max(2, min(round(0.36 * signal**0.75), LARGEST_RANK, domain.n_items))
 
 
 def default_rounds(domain: Domain, mu: float, start: str) -> int:
@@ -77,17 +77,29 @@ def within(coefficients: Array, spread: float) -> Array:
     return kept
 
 
+def item_scales(counts: Array, weight_power: float, bias_power: float) -> tuple[Array, Array]:
+    """Weights count^-weight_power, of mean 1, and what scales the biases so that they are weighed count^-bias_power.
+
+    Over all ratings the biases take as much of a user's norm as if they had not been scaled: a mean square of one.
+    """
+    weights = counts**-weight_power
+    weights /= weights.mean()
+    scales = counts ** (weight_power - bias_power)
+    return weights, scales / math.sqrt(float(np.average(scales**2, weights=counts * weights**2)))
+
+
 class DPFactors(Recommender):
     """rating = center + item bias + user offset + item factor . user factor; the item side in ``n_iter`` noisy rounds.
 
     Nothing needs tuning: ``rank`` and ``n_iter`` follow from the noise level (``default_rank``, ``default_rounds``), bounds
     follow the posts, and what a ridge does elsewhere is done by the known noise. ``means_share`` of the budget goes to
     the item means first; ``averaged`` is how many of the last rounds the final model uses, each weighted by its
-    precision; ``weight_power`` weighs an item count^-power within a user's row. The rest is there to be compared with:
-    ``bound`` follows the posted residuals ("falling") or a posted "quantile" of the users' norms, or stays "fixed";
-    ``gram="items"`` posts a second-moment matrix for every item beside the "shared" one; without ``noise_aware`` the
-    items' side takes the posts for exact; ``start`` is "random", or "spectral" or "moments", which spend ``start_share``
-    of the budget on a private start (``methods.factors_start``): by ``default_start`` for a small catalogue.
+    precision; ``weight_power`` weighs an item count^-power within a user's row, and ``bias_power`` its bias alone. The
+    rest is there to be compared with: ``bound`` follows the posted residuals ("falling") or a posted "quantile" of the
+    users' norms, or stays "fixed"; ``gram="items"`` posts a second-moment matrix for every item beside the "shared" one;
+    without ``noise_aware`` the items' side takes the posts for exact; ``start`` is "random", or "spectral" or "moments",
+    which spend ``start_share`` of the budget on a private start (``methods.factors_start``): by ``default_start`` for a
+    small catalogue.
     """
 
     def __init__(
@@ -99,7 +111,8 @@ class DPFactors(Recommender):
         n_iter: int | None = None,
         means_share: float = 0.1,
         averaged: int = 3,
-        weight_power: float = 0.25,
+        weight_power: float = 0.1,
+        bias_power: float = 0.35,
         bound: str = "falling",
         gram: str = "shared",
         noise_aware: bool = True,
@@ -115,6 +128,7 @@ class DPFactors(Recommender):
         self.means_share = means_share
         self.averaged = averaged
         self.weight_power = weight_power
+        self.bias_power = bias_power
         self.bound = bound
         self.gram = gram
         self.noise_aware = noise_aware
@@ -178,10 +192,9 @@ class DPFactors(Recommender):
         posted = post_item_means(ratings, engine, billboard, public)
         stds = (posted.sum_std, posted.count_std, posted.prior_std, RESIDUAL_STD * spread)
         items = item_means(posted.sums, posted.counts, *stds)
-        weights = items.counts**-self.weight_power
-        public["item_weights"] = weights / weights.mean()
-        shares = public["item_weights"] * items.counts
-        shares /= shares.sum()
+        weights, scales = item_scales(items.counts, self.weight_power, self.bias_power)
+        public |= {"item_weights": weights, "bias_scales": scales}
+        shares = weights * items.counts / (weights @ items.counts)
         residual, offset = RESIDUAL_STD * spread, PRIOR_STD * spread
         scale = Scale(residual**2, offset**2, residual, math.sqrt(1.0 + rank / 4.0), _activity(domain, posted))
         start = self._start(domain)
@@ -197,12 +210,13 @@ class DPFactors(Recommender):
             std = stds["user_moments"]
             seen = Seen.of(clean_moments(unpack(sums["user_moments"]), std, rank), std, sweep)
             noise = (stds[sweep.update] if self.noise_aware else 0.0, seen.sampling)
+            update = sums[sweep.update] / np.column_stack([scales, np.ones((len(scales), rank))])
             if self.gram == "items":
                 grams = unpack(sums[sweep.gram]), stds[sweep.gram]
-                latest = ItemRound.with_grams(shares, sums[sweep.update], coefficients, seen.regressors, grams, *noise)
+                latest = ItemRound.with_grams(shares, update, coefficients, seen.regressors, scales, grams, *noise)
             else:
-                targets = shares[:, None] * (coefficients @ seen.regressors) + sums[sweep.update]
-                latest = Round.of(shares, targets, seen.regressors, *noise)
+                targets = shares[:, None] * (coefficients @ seen.regressors) + update
+                latest = Round.of(shares, targets, seen.regressors, scales, *noise)
             # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
             rounds = [latest] if t < 2 and start == "random" else [*rounds, latest][-self.averaged :]
             found = posterior(rounds, items.means, items.variances)
