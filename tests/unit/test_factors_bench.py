@@ -1,15 +1,20 @@
-"""`lowkey bench --ablation`: every switch of DPFactors thrown once, in one table."""
+"""`lowkey bench --ablation`: every switch of DPFactors thrown once, in one table; and the ceiling of its rounds."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lowkey as lk
 from lowkey.bench import compare
 from lowkey.bench.factors import PAPER, PAPER_GRID, SWITCHES
+from lowkey.bench.factors_ceiling import ceilings
 from lowkey.cli.main import run
+from lowkey.data.synthetic import taste
+from lowkey.evaluation.protocol import evaluate
+from lowkey.evaluation.splits import split_ratings
 
 
 def test_every_switch_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,3 +42,19 @@ def test_all_settings_are_those_of_the_methods() -> None:
         assert lk.DPFactors(1.0, 1e-6, **settings).plan(domain).price.epsilon == pytest.approx(1.0, rel=1e-6)
     last = {name: values[-1] for name, values in PAPER_GRID.items()}
     assert lk.DPALS(1.0, 1e-6, **PAPER, **last).plan(domain).price.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+def test_the_ceiling_rises_from_the_true_biases_and_no_fit_gets_above_it() -> None:
+    """Enough noise leaves nothing but the true biases and the users' own offsets, here computed by hand."""
+    made = taste(1500, 80, 40.0, seed=3)
+    split = split_ratings(made.ratings(), 0.1, 3)
+    drowned, private, exact = ceilings(split, made.truth, (1e-3, 4.0, 1e6), 1e-5)
+    prior, noise = made.truth["mean"] + made.truth["item_bias"], 0.75**2 + 0.5**2 / 12.0  # rounded to half stars
+    seen, hidden = split.histories, split.held_out
+    offsets = (seen - (seen != 0) * prior).sum(axis=1) / (np.diff(seen.indptr) + noise / made.truth["user_bias"].var())
+    owner = np.repeat(np.arange(1500), np.diff(hidden.indptr))
+    predicted = np.clip(prior[hidden.indices] + offsets[owner], 0.5, 5.0)
+    assert drowned == pytest.approx(np.sqrt(np.mean((hidden.data - predicted) ** 2)), rel=1e-3)
+    fitted = lk.DPFactors(epsilon=4.0, delta=1e-5).fit(split.train)
+    assert exact < private < evaluate(fitted, split.histories, split.held_out)["rmse"]
+    assert private < 0.97 * drowned

@@ -39,7 +39,8 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "hardly any item means (means_share=0.01)": {"means_share": 0.01},
     "exact items' side (noise_aware=False)": {"noise_aware": False},
     "a Gram matrix per item (gram='items')": {"gram": "items"},
-    "equal weights (weight_power=0)": {"weight_power": 0.0},
+    "biases weighed like factors (bias_power=0.1)": {"bias_power": 0.1},
+    "equal weights (weight_power=0, bias_power=0)": {"weight_power": 0.0, "bias_power": 0.0},
     "last round alone (averaged=1)": {"averaged": 1},
     "first bound for all (bound='fixed')": {"bound": "fixed"},
     "bound at a posted quantile (bound='quantile')": {"bound": "quantile"},
@@ -48,6 +49,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "start from moments (start='moments')": {"start": "moments"},
     "4 rounds": {"n_iter": 4},
     "8 rounds": {"n_iter": 8},
+    "rank 8, whatever the noise": {"rank": 8},
     "rank 20, whatever the noise": {"rank": 20},
 }
 # DPALS is tuned over these on another draw of the data: an oracle that no private run has.
