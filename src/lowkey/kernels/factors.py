@@ -196,9 +196,8 @@ def _contribute(
             square = 1e-300
             for k in range(1, size):
                 square += solution[k] ** 2
-            shorter = math.sqrt(
-                max(mean_square - bias_square, 0.0) / square
-            )  # as long as the factors that leave an item out
+            # As long as the factors that leave an item out:
+            shorter = math.sqrt(max(mean_square - bias_square, 0.0) / square)
             for k in range(1, size):
                 x[k] = solution[k] * shorter
             length = math.sqrt(clip * total_weight * scale)

@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
 from lowkey.linalg.inverse import invert_positive, spare_size
-from lowkey.linalg.packed import pack
+from lowkey.linalg.packed import pack, packed_squares
 
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
@@ -128,12 +128,6 @@ class ItemRound(Round):
         seen = np.einsum("nk,nka->na", axis, views)
         weighted = views * weight[:, :, None] - (lost * axis)[:, :, None] * seen[:, None, :]
         return pack(weighted.transpose(0, 2, 1) @ views), np.einsum("nka,nk->na", weighted, self.targets[rows])
-
-
-def packed_squares(rows: Matrix) -> Matrix:
-    """For every row x (d,) the packed triangle of x x^T."""
-    first, second = np.triu_indices(rows.shape[1])
-    return rows[:, first] * rows[:, second]
 
 
 def shrunk_matrices(posted: Matrix, noise_std: float, shares: Matrix, shared: Matrix, scales: Matrix) -> Matrix:

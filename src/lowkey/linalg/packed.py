@@ -43,6 +43,12 @@ def pack(full: NDArray[Any]) -> NDArray[Any]:
     return full[..., rows, columns]
 
 
+def packed_squares(x: NDArray[Any]) -> NDArray[Any]:
+    """The upper triangles of x x^T for every vector on the last axis."""
+    rows, columns = np.triu_indices(x.shape[-1])
+    return x[..., rows] * x[..., columns]
+
+
 @njit(cache=True, nogil=True)
 def _fill(packed, full):
     for s in range(packed.shape[0]):
