@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
 from lowkey.linalg.inverse import invert_positive, spare_size
-from lowkey.linalg.packed import pack, packed_squares
+from lowkey.linalg.packed import add_squares, pack
 
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
@@ -64,7 +64,8 @@ class Round:
         """Packed precisions (n, d (d + 1)/2) and precision-weighted targets (n, d) of the items ``rows``."""
         q, (weight, lost, axis) = self.shares[rows, None], self._precision(rows)
         seen, known = axis @ self.view, (axis * self.targets[rows]).sum(axis=1, keepdims=True)
-        precision = (weight * q**2) @ self._squares - lost * q**2 * packed_squares(seen)
+        precision = (weight * q**2) @ self._squares
+        add_squares(precision, -(lost * q**2)[:, 0], seen)
         return precision, (weight * q * self.targets[rows]) @ self.view - lost * q * known * seen
 
     def _precision(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix, Matrix]:
@@ -75,8 +76,8 @@ class Round:
 
     @cached_property
     def _squares(self) -> Matrix:
-        """Those of the rows of ``view``."""
-        return packed_squares(self.view)
+        """For every row of ``view`` the packed triangle of its product with itself."""
+        return pack(self.view[:, :, None] * self.view[:, None, :])
 
     def start(self, rows: NDArray[np.intp]) -> Matrix:
         """P by moments: the spread of the targets beyond their noise, no direction below one standard error of it."""

@@ -43,12 +43,6 @@ def pack(full: NDArray[Any]) -> NDArray[Any]:
     return full[..., rows, columns]
 
 
-def packed_squares(x: NDArray[Any]) -> NDArray[Any]:
-    """The upper triangles of x x^T for every vector on the last axis."""
-    rows, columns = np.triu_indices(x.shape[-1])
-    return x[..., rows] * x[..., columns]
-
-
 @njit(cache=True, nogil=True)
 def _fill(packed, full):
     for s in range(packed.shape[0]):
@@ -58,3 +52,15 @@ def _fill(packed, full):
                 full[s, a, b] = packed[s, at]
                 full[s, b, a] = packed[s, at]
                 at += 1
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_squares(packed, factors, x):
+    """packed_j (n, d (d + 1)/2) += factors_j x_j x_j^T for the rows of x (n, d)."""
+    for j in range(len(x)):
+        at = 0
+        for a in range(x.shape[1]):
+            left, rest, to = factors[j] * x[j, a], x[j, a:], packed[j, at:]
+            for b in range(len(rest)):
+                to[b] += left * rest[b]
+            at += len(rest)
