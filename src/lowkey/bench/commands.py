@@ -41,6 +41,7 @@ def bench(
     Example: lowkey bench --data jester,ml-1m --methods bias,moments,Bias --epsilons 0.5,1,5 --draws 5
     """
     from lowkey.bench import compare, datasets, tables, tuning
+    from lowkey.bench.pyplot import pyplot
 
     if data == "list":
         typer.echo("\n".join(f"{name:<20} {datasets.about(name)}" for name in datasets.DATASETS))
@@ -51,6 +52,8 @@ def bench(
         refuse("tuning", got="both", needed="--oracle-tuning or --private-selection", try_="one of the two")
     if draws < 1 or jobs < 1:
         refuse("--draws and --jobs", got="less than 1", needed="1 or more of each", try_="--draws 3 --jobs 2")
+    if figures is not None:
+        pyplot()  # before hours of work, not after
     protocol = tuning.ORACLE if oracle_tuning else tuning.SELECTION if private_selection else tuning.DEFAULTS
     shared = {"split_seed": split, "delta": delta, "adjacency": adjacency, "tuning": protocol}
     todo: list[Any] = []

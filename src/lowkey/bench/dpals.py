@@ -16,6 +16,7 @@ from lowkey.bench import sources
 from lowkey.bench.claims import Claim, Outcome, absent
 from lowkey.bench.datasets import planted
 from lowkey.bench.dpals_table4 import ML_10M, ML_10M_DELTA, ML_10M_TOP400, ML_20M, ML_20M_DELTA
+from lowkey.bench.pyplot import pyplot
 from lowkey.evaluation.metrics import rmse
 from lowkey.methods.als import ALS, DPALS
 from lowkey.methods.als_published import published_plan, renyi_epsilon
@@ -113,11 +114,7 @@ def figure_4_claims(rows: list[Row]) -> list[Claim]:
 
 def draw(rows: list[Row], path: Path) -> None:
     """RMSE against epsilon, one panel per number of users."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     sizes = sorted({row["users"] for row in rows})
     chart, axes = plt.subplots(1, len(sizes), figsize=(10.0, 3.4), sharey=True, squeeze=False)
     marks = dict(zip(METHODS, (("#D55E00", "s"), ("#999999", "x"), ("#CC79A7", "v"), ("#009E73", "D")), strict=True))

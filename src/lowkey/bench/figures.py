@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowkey.bench.compare import SLICES
+from lowkey.bench.pyplot import pyplot
 from lowkey.bench.tables import Cell, is_better, measure_of, seconds
 
 Row = dict[str, Any]
@@ -117,7 +118,7 @@ def slices(rows: Sequence[Row], path: Path) -> None:
 
 def times(rows: Sequence[Row], path: Path) -> None:
     """Seconds of a fit, per data set and method."""
-    plt = _pyplot()
+    plt = pyplot()
     data = list(_by(rows, "data"))
     methods = [method for method, its in _by(rows, "method").items() if method not in LINES]
     chart, axis = plt.subplots(figsize=(WIDTH, 3.4))
@@ -134,21 +135,12 @@ def times(rows: Sequence[Row], path: Path) -> None:
     _finish(chart, [axis], path)
 
 
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
 def _panels(rows: Sequence[Row], height: float) -> tuple[Any, list[Any]]:
     """Two columns of panels; what is left over is switched off."""
     count = len(_by(rows, "data"))
     columns = min(2, count)
     lines = math.ceil(count / columns)
-    chart, axes = _pyplot().subplots(lines, columns, figsize=(WIDTH, height * lines + 0.6), squeeze=False)
+    chart, axes = pyplot().subplots(lines, columns, figsize=(WIDTH, height * lines + 0.6), squeeze=False)
     panels = list(axes.flat)
     for axis in panels[count:]:
         axis.axis("off")
@@ -168,7 +160,7 @@ def _finish(chart: Any, panels: Sequence[Any], path: Path) -> None:
     chart.tight_layout(rect=(0.0, room + 0.01, 1.0, 1.0))
     chart.legend(list(handles.values()), list(handles), loc="lower center", ncols=4, fontsize=8.5, frameon=False)
     chart.savefig(path, dpi=100)
-    _pyplot().close(chart)
+    pyplot().close(chart)
 
 
 def _limit(axis: Any, shown: list[float], floors: list[float], measure: str) -> None:

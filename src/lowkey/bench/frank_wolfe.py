@@ -22,6 +22,7 @@ import scipy.sparse
 import lowkey as lk
 from lowkey.bench.claims import Claim, Outcome, absent
 from lowkey.bench.datasets import load
+from lowkey.bench.pyplot import pyplot
 from lowkey.bench.sources import SOURCES, data_folder, found
 from lowkey.data.synthetic import Synthetic
 from lowkey.evaluation.metrics import rmse
@@ -170,11 +171,7 @@ def table(rows: list[Row]) -> str:
 
 def figure(results: dict[str, list[Row]], path: str) -> None:
     """RMSE against epsilon, one panel per data set, as Figure 2 of the paper."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     panels = {name: rows for name, rows in results.items() if name != "noise"}
     methods = dict.fromkeys(row["method"] for rows in panels.values() for row in rows)
     colour = {method: f"C{index}" for index, method in enumerate(methods)}  # the same in every panel

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.bench.lmc_trials import METHODS
+from lowkey.bench.pyplot import pyplot
 
 Row = dict[str, Any]
 COLOURS = {method: f"C{place}" for place, method in enumerate(METHODS)}
@@ -16,11 +17,7 @@ LOWEST = 1e-5  # errors below are drawn at the edge: exact ratings of exact rank
 
 def draw(rows: Sequence[Row], name: str, path: Path) -> None:
     """Error against epsilon, a panel per number of users; or against rank, a panel per setting."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     x, fixed = ("rank", ("n_users", "epsilon")) if name == "figure-3" else ("epsilon", ("n_users",))
     panels = list(dict.fromkeys(tuple(row[column] for column in fixed) for row in rows))
     chart, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels), 4.4), squeeze=False, sharey=True)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import scipy.sparse
 
+from lowkey.bench.pyplot import pyplot
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.linalg.links import link_of
@@ -209,11 +210,7 @@ def table(rows: list[Row], measure: str) -> str:
 
 def draw(rows: list[Row], measure: str, path: Path) -> None:
     """One panel per link and observation ratio: published dashed, sound solid."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     groups = list(dict.fromkeys((r["experiment"], r["link"], r.get("ratio")) for r in rows))
     columns = min(2, len(groups))  # readable at 800 pixels
     lines = math.ceil(len(groups) / columns)

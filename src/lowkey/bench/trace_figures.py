@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from lowkey.bench.pyplot import pyplot
 from lowkey.bench.trace import ERRORS, Row, averaged, slopes
 
 
 def _axes(count: int, **sizes: Any) -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     width = 3.7 * count if count > 2 else 5.2 * count  # readable at 800 pixels
     return plt.subplots(1, count, figsize=(width, 4.0), layout="constrained", squeeze=False, **sizes)
 

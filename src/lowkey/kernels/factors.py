@@ -148,7 +148,8 @@ class FactorRound(Sweep):
         return (design.astype(np.float32), SGEMM) if tame else (design, DGEMM)
 
 
-@njit(cache=True, nogil=True)
+# A division by zero is no number here, and such a user adds nothing: an exception would tell that there is one.
+@njit(cache=True, nogil=True, error_model="numpy")
 def _contribute(
     thread, threads, offsets, items, values, prior, design, weights, bias_scales, ridge, bounds, moments, bins, routine,
     update, gram,
@@ -210,7 +211,7 @@ def _contribute(
                 x[k] = float(to_units(clip * x[k], moment_step))
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _gather(own, values, prior, design, weights, bias_scales, a, y, w, b):
     squared = 0.0
     for p in range(len(own)):
@@ -225,7 +226,7 @@ def _gather(own, values, prior, design, weights, bias_scales, a, y, w, b):
         w[p] /= math.sqrt(squared)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _primal(a, y, m, ridge, inverse, spare, solution, rows, routine):
     """``rows`` = a A^-1 and the solution A^-1 a^T y, A = a^T a + ridge. False where there is none."""
     size = len(solution)
@@ -244,7 +245,7 @@ def _primal(a, y, m, ridge, inverse, spare, solution, rows, routine):
     return True
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _dual(a, y, m, ridge, inverse, spare, root, solution, rows, routine):
     """The same for a user with fewer ratings than coefficients: a A^-1 = (b b^T + 1)^-1 b ridge^-1/2, b = a ridge^-1/2."""
     size = len(solution)
@@ -271,7 +272,7 @@ def _dual(a, y, m, ridge, inverse, spare, root, solution, rows, routine):
     return True
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _leave_one_out(a, y, w, b, m, solution, rows):
     """``rows``, given as A^-1 a, become p, and y becomes w e.
 
