@@ -27,7 +27,7 @@ FEW, MANY, TIMES = 2, 4, 3
 def rounds(makers: dict[str, Callable[[int], Any]], ratings: lk.Ratings) -> dict[str, tuple[float, float]]:
     """Wall and processor seconds of one more round, by method."""
     best = {(name, n): (math.inf, math.inf) for name in makers for n in (FEW, MANY)}
-    for (name, n), _ in TIMES * list(best.items()):  # what else the machine does falls on all alike
+    for name, n in TIMES * list(best):  # what else the machine does falls on all alike
         wall, cpu = _timed(makers[name](n), ratings)
         best[name, n] = min(best[name, n][0], wall), min(best[name, n][1], cpu)
     more = lambda name, at: (best[name, MANY][at] - best[name, FEW][at]) / (MANY - FEW)

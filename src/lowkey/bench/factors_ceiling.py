@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lowkey.evaluation.protocol import evaluate
 from lowkey.evaluation.splits import Split
+from lowkey.kernels.gram import users_by_item
 from lowkey.methods.factors_bounds import BOUND_SHARE
 from lowkey.model import Model
 from lowkey.privacy.accounting import gaussian_mu
@@ -26,33 +27,24 @@ WEIGHT_POWERS = (0.0, 0.25, 0.5)
 
 def ceilings(split: Split, truth: dict[str, Any], epsilons: Sequence[float], delta: float) -> list[float]:
     """RMSE at every epsilon, for ratings drawn from ``truth``, each with the best of ``WEIGHT_POWERS``."""
-    rows, items = split.train._open_csr(), truth["item_factors"].astype(np.float64)
-    variance = _variance(rows, truth)
-    factors, residuals = _left_out(rows, truth, variance)
+    rows: Any = split.train._open_csr()
+    items = truth["item_factors"].astype(np.float64)
+    user = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    y = rows.data - (truth["mean"] + truth["user_bias"][user] + truth["item_bias"][rows.indices])
+    taste = np.einsum("nk,nk->n", truth["user_factors"][user], truth["item_factors"][rows.indices])
+    variance = float(np.mean((y - taste) ** 2))  # of a rating around the true model
+    factors, residuals = _left_out(rows, y, items, variance)
     rng = np.random.default_rng(0)
 
     def rmse(epsilon: float, power: float) -> float:
-        found = _solved(rows, items, factors, residuals, variance, gaussian_mu(epsilon, delta), power, rng)
+        found = _solved(rows, user, items, factors, residuals, variance, gaussian_mu(epsilon, delta), power, rng)
         return _rmse(split, truth, variance, found)
 
     return [min(rmse(epsilon, power) for power in WEIGHT_POWERS) for epsilon in epsilons]
 
 
-def _less_biases(rows: Any, truth: dict[str, Any]) -> Array:
-    user = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    return rows.data - (truth["mean"] + truth["user_bias"][user] + truth["item_bias"][rows.indices])
-
-
-def _variance(rows: Any, truth: dict[str, Any]) -> float:
-    """Of a rating around the true model."""
-    user = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    taste = np.einsum("nk,nk->n", truth["user_factors"][user], truth["item_factors"][rows.indices])
-    return float(np.mean((_less_biases(rows, truth) - taste) ** 2))
-
-
-def _left_out(rows: Any, truth: dict[str, Any], variance: float) -> tuple[Array, Array]:
+def _left_out(rows: Any, y: Array, items: Array, variance: float) -> tuple[Array, Array]:
     """For every rating the user's factor by the true items without that one, and what it leaves of the rating."""
-    y, items = _less_biases(rows, truth), truth["item_factors"].astype(np.float64)
     rank = items.shape[1]
     factors, residuals = np.empty((len(y), rank), np.float32), np.empty(len(y))
     for u in range(rows.shape[0]):
@@ -66,12 +58,19 @@ def _left_out(rows: Any, truth: dict[str, Any], variance: float) -> tuple[Array,
 
 
 def _solved(
-    rows: Any, items: Array, factors: Array, residuals: Array, variance: float, mu: float, power: float, rng: Any
+    rows: Any,
+    user: Array,
+    items: Array,
+    factors: Array,
+    residuals: Array,
+    variance: float,
+    mu: float,
+    power: float,
+    rng: Any,
 ) -> Array:
     """Posterior means of the item factors after one round of a user's rows w e p/N, clipped as a whole."""
     n_users, n_items = rows.shape
     rank, item = items.shape[1], rows.indices
-    user = np.repeat(np.arange(n_users), np.diff(rows.indptr))
     weights = (np.bincount(item, minlength=n_items).clip(1) ** -power)[item]
     weights /= np.sqrt(np.bincount(user, weights**2, n_users))[user]
     lengths = (factors.astype(np.float64) ** 2).sum(axis=1)
@@ -80,10 +79,10 @@ def _solved(
     norms = np.sqrt(np.bincount(user, (weights * residuals) ** 2 * lengths, n_users) / squares)
     bound = BOUND_SHARE * np.sqrt(variance)
     weights *= (np.minimum(1.0, bound / norms.clip(1e-9)) / np.sqrt(squares))[user]
-    order, starts = np.argsort(item, kind="stable"), np.searchsorted(np.sort(item), np.arange(n_items + 1))
+    starts, position, _ = users_by_item(rows.indptr, item, n_items)
     found, prior = np.empty(items.shape), np.eye(rank) / float(items.var())
     for j in range(n_items):
-        own = order[starts[j] : starts[j + 1]]
+        own = position[starts[j] : starts[j + 1]]
         p, w = factors[own].astype(np.float64), weights[own]
         gram = p.T @ (w[:, None] * p)
         noise = (bound / mu) ** 2 * np.eye(rank) + variance * p.T @ (w[:, None] ** 2 * p)

@@ -34,7 +34,7 @@ from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
 from lowkey.linalg.blas import DGEMM, SGEMM, add_gram, outer_gram, product
 from lowkey.linalg.inverse import invert_positive, spare_size
-from lowkey.linalg.packed import pack
+from lowkey.linalg.packed import add_square, pack, packed_length
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
@@ -114,7 +114,7 @@ class FactorRound(Sweep):
         gram_bound = math.inf if self.gram_bound is None else self.gram_bound
         bounds = np.array([self.update_bound, self.moment_bound, gram_bound, *steps])
         updates = np.zeros((threads, n_items, rank + 1), np.int64)
-        grams = np.zeros((threads, n_items if gram_bound < math.inf else 0, (rank + 1) * (rank + 2) // 2), np.int64)
+        grams = np.zeros((threads, n_items if gram_bound < math.inf else 0, packed_length(rank + 1)), np.int64)
         moments, bins = np.zeros((n_users, rank + EXTRA)), np.full(n_users, -1)
         rows = (block.offsets, block.items, block.values)
         facts = (prior, design, public["item_weights"], public["bias_scales"], ridge, bounds, moments, bins, routine)
@@ -326,11 +326,7 @@ def _add_rows(own, rows, y, factor, total):
 def _add_grams(own, rows, w, factor, step, units, total):
     """Packed triangles of g_j g_j^T, g_j = sqrt(factor w_j) p_j in whole units."""
     for p in range(len(own)):
-        root, at, to = math.sqrt(factor * w[p]), 0, total[own[p]]
+        root = math.sqrt(factor * w[p])
         for k in range(len(units)):
             units[k] = to_units(root * rows[p, k], step)
-        for a in range(len(units)):
-            left, rest, part = units[a], units[a:], to[at:]
-            for b in range(len(rest)):
-                part[b] += left * rest[b]
-            at += len(rest)
+        add_square(total[own[p]], 1, units)

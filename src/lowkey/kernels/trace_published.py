@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lowkey.data.trace import RecordBlock
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
 from lowkey.kernels.trace_regression import DENSE_NUMBERS, TangentGradient
+from lowkey.linalg.packed import packed_length
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
 
@@ -58,8 +59,8 @@ class PublishedProjectors(Sweep):
         (d1, d2), scale = public["shape"], public["scale"]
         return (
             _claimed("unposted_start", (d1, d2), scale),
-            _claimed("left_projector", (d1 * (d1 + 1) // 2,), self.sensitivity),
-            _claimed("right_projector", (d2 * (d2 + 1) // 2,), self.sensitivity),
+            _claimed("left_projector", (packed_length(d1),), self.sensitivity),
+            _claimed("right_projector", (packed_length(d2),), self.sensitivity),
         )
 
     def run(self, block: RecordBlock, local: Local, public: Public, sums: Sums) -> Local:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -70,9 +70,13 @@ class Round:
 
     def _precision(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix, Matrix]:
         """The inverse covariance of y, rotated, as diag(weight) - lost axis axis^T (Sherman and Morrison)."""
-        weight = 1.0 / (self.noise_std**2 + self.sampling * self.shares[rows, None] * self.values + 1e-30)
+        weight = 1.0 / self._variance(rows)
         lift = self.bias_lift[rows, None]
         return weight, lift / (1.0 + lift * (weight @ self.bias_axis**2)[:, None]), weight * self.bias_axis
+
+    def _variance(self, rows: NDArray[np.intp]) -> Matrix:
+        """Of y, rotated, but for what the bias has beyond it."""
+        return self.noise_std**2 + self.sampling * self.shares[rows, None] * self.values + 1e-30
 
     @cached_property
     def _squares(self) -> Matrix:
@@ -82,7 +86,7 @@ class Round:
     def start(self, rows: NDArray[np.intp]) -> Matrix:
         """P by moments: the spread of the targets beyond their noise, no direction below one standard error of it."""
         q = self.shares[rows]
-        noise = self.noise_std**2 + self.sampling * q[:, None] * self.values + 1e-30
+        noise = self._variance(rows)
         weights = 1.0 / noise.mean(1)
         lifted = (weights @ self.bias_lift[rows]) * np.outer(self.bias_axis, self.bias_axis)
         spread = (self.targets[rows] * weights[:, None]).T @ self.targets[rows] - np.diag(weights @ noise) - lifted

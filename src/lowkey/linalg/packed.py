@@ -58,9 +58,15 @@ def _fill(packed, full):
 def add_squares(packed, factors, x):
     """packed_j (n, d (d + 1)/2) += factors_j x_j x_j^T for the rows of x (n, d)."""
     for j in range(len(x)):
-        at = 0
-        for a in range(x.shape[1]):
-            left, rest, to = factors[j] * x[j, a], x[j, a:], packed[j, at:]
-            for b in range(len(rest)):
-                to[b] += left * rest[b]
-            at += len(rest)
+        add_square(packed[j], factors[j], x[j])
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def add_square(packed, factor, x):
+    """packed (d (d + 1)/2) += factor x x^T, in floats or in whole numbers."""
+    at = 0
+    for a in range(len(x)):
+        left, rest, to = factor * x[a], x[a:], packed[at:]
+        for b in range(len(rest)):
+            to[b] += left * rest[b]
+        at += len(rest)

@@ -17,6 +17,7 @@ from lowkey.data.trace import TraceRecords
 from lowkey.engines.base import Engine
 from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from lowkey.linalg.lowrank import FixedRank, tangent_size
+from lowkey.linalg.packed import packed_length
 from lowkey.methods.trace_bounds import TraceFacts
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.mechanisms import Gaussian
@@ -39,8 +40,8 @@ def published_plan(facts: TraceFacts, epsilon: float, delta: float, **fields: An
     third = Gaussian(math.sqrt(18.0 * math.log(3.0 / delta)) / epsilon)
     part = Gaussian(steps * math.sqrt(2.0 * math.log(1.25 * steps / delta)) / epsilon)
     lines = (
-        Line("left_projector", third, d1 * (d1 + 1) // 2, note="upper triangle"),
-        Line("right_projector", third, d2 * (d2 + 1) // 2, note="upper triangle"),
+        Line("left_projector", third, packed_length(d1), note="upper triangle"),
+        Line("right_projector", third, packed_length(d2), note="upper triangle"),
         Line("core", third, rank * rank),
         Line("gradient", part, tangent_size(facts.shape, rank), steps, note="in the tangent space"),
     )
