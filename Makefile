@@ -15,11 +15,11 @@ help:
 	@echo "make bench  speed against peers, in one run"
 	@echo "make reproduce  the papers' experiments in their quick form, each with a verdict"
 
-$(READY): requirements.txt pyproject.toml
+$(READY): requirements.txt pyproject.toml lab/pyproject.toml
 	@echo "==> Setting up .venv (once; a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable lab
 	@touch $(READY)
 
 demo: $(READY)
@@ -47,7 +47,7 @@ docs: $(READY)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 results: $(READY)
-	@$(BIN)/python -m lowkey.bench.results --figures
+	@$(BIN)/python -m lowkey_lab.results --figures
 
 bench: $(READY)
 	@echo "==> Speed against peers (same run, same machine)"

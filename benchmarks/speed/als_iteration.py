@@ -21,9 +21,9 @@ from numba import get_num_threads
 from threadpoolctl import threadpool_limits
 
 import lowkey as lk
-from lowkey.bench.processes import forget_peak, peak_memory
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import ItemEquations
+from lowkey_lab.processes import forget_peak, peak_memory
 
 N_USERS, N_ITEMS, RATINGS = 70_000, 10_700, 8_000_000
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import lowkey as lk
-from lowkey.bench.frank_wolfe import rank_one
 from lowkey.kernels.frank_wolfe import ResidualGram
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.packed import unpack
+from lowkey_lab.frank_wolfe import rank_one
 
 TARGET_RATIO = 1.5
 

@@ -18,19 +18,19 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.data.spark_rows import from_spark
     from lowkey.engines.local import LocalEngine
     from lowkey.engines.spark import SparkEngine
-    from lowkey.methods.als import ALS, DPALS
-    from lowkey.methods.bias import Bias, DPBias, Popularity
+    from lowkey.methods.als.method import ALS, DPALS
+    from lowkey.methods.bias.method import Bias, DPBias, Popularity
     from lowkey.methods.catalogue import PrivateCatalogue
-    from lowkey.methods.factors import DPFactors
-    from lowkey.methods.frank_wolfe import DPFrankWolfe, FrankWolfe
-    from lowkey.methods.lmc import DPLMC
-    from lowkey.methods.moments import DPMoments
-    from lowkey.methods.one_bit import DPOneBit, OneBit
-    from lowkey.methods.sketched_moments import DPSketch
-    from lowkey.methods.svd import DPSVD
-    from lowkey.methods.trace_regression import DPTraceRegression, TraceRegression
+    from lowkey.methods.factors.method import DPFactors
+    from lowkey.methods.frank_wolfe.method import DPFrankWolfe, FrankWolfe
+    from lowkey.methods.lmc.method import DPLMC
+    from lowkey.methods.moments.method import DPMoments
+    from lowkey.methods.moments.posted import Moments
+    from lowkey.methods.moments.sketch import DPSketch
+    from lowkey.methods.one_bit.method import DPOneBit, OneBit
+    from lowkey.methods.svd.method import DPSVD
+    from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
     from lowkey.model import Model
-    from lowkey.moments import Moments
     from lowkey.privacy.billboard import Billboard
     from lowkey.privacy.guarantee import Guarantee
     from lowkey.privacy.ledger import Ledger
@@ -45,19 +45,19 @@ HOMES = {
     "lowkey.data.spark_rows": ("from_spark",),
     "lowkey.engines.local": ("LocalEngine",),
     "lowkey.engines.spark": ("SparkEngine",),
-    "lowkey.methods.als": ("ALS", "DPALS"),
-    "lowkey.methods.bias": ("Bias", "DPBias", "Popularity"),
+    "lowkey.methods.als.method": ("ALS", "DPALS"),
+    "lowkey.methods.bias.method": ("Bias", "DPBias", "Popularity"),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
-    "lowkey.methods.factors": ("DPFactors",),
-    "lowkey.methods.lmc": ("DPLMC",),
-    "lowkey.methods.moments": ("DPMoments",),
-    "lowkey.methods.one_bit": ("DPOneBit", "OneBit"),
-    "lowkey.methods.sketched_moments": ("DPSketch",),
-    "lowkey.methods.frank_wolfe": ("DPFrankWolfe", "FrankWolfe"),
-    "lowkey.methods.svd": ("DPSVD",),
-    "lowkey.methods.trace_regression": ("DPTraceRegression", "TraceRegression"),
+    "lowkey.methods.factors.method": ("DPFactors",),
+    "lowkey.methods.lmc.method": ("DPLMC",),
+    "lowkey.methods.moments.method": ("DPMoments",),
+    "lowkey.methods.one_bit.method": ("DPOneBit", "OneBit"),
+    "lowkey.methods.moments.sketch": ("DPSketch",),
+    "lowkey.methods.frank_wolfe.method": ("DPFrankWolfe", "FrankWolfe"),
+    "lowkey.methods.svd.method": ("DPSVD",),
+    "lowkey.methods.trace.method": ("DPTraceRegression", "TraceRegression"),
     "lowkey.model": ("Model",),
-    "lowkey.moments": ("Moments",),
+    "lowkey.methods.moments.posted": ("Moments",),
     "lowkey.privacy.billboard": ("Billboard",),
     "lowkey.privacy.guarantee": ("Guarantee",),
     "lowkey.privacy.ledger": ("Ledger",),

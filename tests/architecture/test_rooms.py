@@ -17,10 +17,10 @@ SOURCE = Path(__file__).parents[2] / "src" / "lowkey"
 MODULES = sorted(SOURCE.rglob("*.py"))
 ROOMS = {
     "data": "Vault", "engines": "Vault", "kernels": "Kernel", "privacy": "Gate", "linalg": "Public", "methods": "Public",
-    "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab", "bench": "Lab",
+    "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab", 
 }  # fmt: skip
 TOP_LEVEL = "Public"  # __init__, errors, model, ...
-LAB = ("evaluation", "bench")
+LAB = ("evaluation",)
 MOST_LINES = 400
 
 # Which folders of ours a folder may import. errors.py is for everybody, and a folder for itself.
@@ -40,8 +40,8 @@ OPENERS = {
     "_select": {"privacy/billboard.py"},
     "_units": {"privacy/sums.py"},
     "_parts": {"engines/local.py"},
-    "_open_csr": {"data/ratings.py", "evaluation/", "bench/"},
-    "_open_keys": {"data/ratings.py", "evaluation/", "bench/"},
+    "_open_csr": {"data/ratings.py", "evaluation/"},
+    "_open_keys": {"data/ratings.py", "evaluation/"},
     # positions.py declares public who rated what, for the methods that protect values only and say so
     "_open_rows": {"engines/", "data/ratings.py", "data/positions.py"},
     "_open_frame": {"engines/spark.py", "data/spark_rows.py"},

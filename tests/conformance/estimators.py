@@ -17,9 +17,9 @@ import numpy as np
 
 import lowkey as lk
 from lowkey.data.ids import splitmix64
-from lowkey.methods.frank_wolfe import DPFrankWolfe, FrankWolfe
-from lowkey.methods.moments import DPMoments
-from lowkey.methods.svd import DPSVD
+from lowkey.methods.frank_wolfe.method import DPFrankWolfe, FrankWolfe
+from lowkey.methods.moments.method import DPMoments
+from lowkey.methods.svd.method import DPSVD
 
 N_ITEMS, N_USERS = 16, 30
 DOMAINS = {

@@ -14,7 +14,6 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
-from dpals_table4 import ML_10M, ML_10M_DELTA, ML_10M_TOP400, ML_20M, ML_20M_DELTA, Column
 
 from lowkey.privacy.accounting import (
     Event,
@@ -29,6 +28,7 @@ from lowkey.privacy.accounting import (
     selection_threshold,
     total_mu,
 )
+from lowkey_lab.dpals_table4 import ML_10M, ML_10M_DELTA, ML_10M_TOP400, ML_20M, ML_20M_DELTA, Column
 
 mp.mp.dps = 50
 DELTAS = [0.5, *(10.0**-n for n in range(1, 16)), 1e-100]

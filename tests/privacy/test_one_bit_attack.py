@@ -14,8 +14,8 @@ from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
 from lowkey.engines.local import LocalEngine
-from lowkey.methods.one_bit import DPOneBit
-from lowkey.methods.perturbations import OutputPerturbation
+from lowkey.methods.one_bit.method import DPOneBit
+from lowkey.methods.one_bit.perturbations import OutputPerturbation
 from lowkey.privacy.noise import SeededNoise
 
 SIDE, DRAWS = 40, 4000

@@ -15,7 +15,7 @@ from estimators import DOMAINS, N_USERS, Row, base_keys, base_rows, stars
 from replay import Violation, record, replay
 
 from lowkey.kernels import one_bit as kernel
-from lowkey.methods.one_bit import DPOneBit
+from lowkey.methods.one_bit.method import DPOneBit
 from lowkey.privacy.noise import SeededNoise
 
 DOMAIN = DOMAINS["ratings"]
@@ -87,7 +87,7 @@ def test_the_harness_sees_a_missing_clamp(
     name: str, broken: Any, configuration: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the clamp, or with signs (a flip moves them by 2) where responses (by 1) were declared."""
-    from lowkey.methods import perturbations
+    from lowkey.methods.one_bit import perturbations
 
     if broken is kernel.Signs:
 

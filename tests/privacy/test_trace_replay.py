@@ -23,7 +23,7 @@ from replay import (
 
 from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, RecordBlock, measurements_of
 from lowkey.kernels import trace_regression as kernel
-from lowkey.methods.trace_regression import DPTraceRegression
+from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.noise import SeededNoise
 
 N, SHAPE, RANK = 40, (7, 5), 2

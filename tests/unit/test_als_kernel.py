@@ -13,10 +13,10 @@ from lowkey.data.ratings import Block
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import FACTOR_GRID, ItemEquations, deal
 from lowkey.kernels.user_factors import user_factors
-from lowkey.linalg.noisy_ridge import Equations, noise_aware_ridge
 from lowkey.linalg.packed import pack, unpack
-from lowkey.linalg.pooled_gram import pool
 from lowkey.linalg.psd import solve_projected
+from lowkey.methods.als.noisy_ridge import Equations, noise_aware_ridge
+from lowkey.methods.als.pooled_gram import pool
 
 RANKS = [1, 2, 5, 33]
 

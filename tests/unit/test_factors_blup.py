@@ -7,9 +7,17 @@ import pytest
 
 import lowkey as lk
 from lowkey.kernels.factors import BINS
-from lowkey.linalg.blup import ItemRound, Round, clean_moments, common_scale, item_means, posterior, shrunk_matrices
-from lowkey.methods.factors import default_rank, default_rounds, default_start, item_scales
-from lowkey.methods.factors_bounds import CLIPPED, posted_quantile
+from lowkey.methods.factors.blup import (
+    ItemRound,
+    Round,
+    clean_moments,
+    common_scale,
+    item_means,
+    posterior,
+    shrunk_matrices,
+)
+from lowkey.methods.factors.bounds import CLIPPED, posted_quantile
+from lowkey.methods.factors.method import default_rank, default_rounds, default_start, item_scales
 
 
 def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> Round:

@@ -11,13 +11,13 @@ from lowkey.data.synthetic import planted_low_rank
 from lowkey.errors import InputError
 from lowkey.evaluation import evaluate, hold_out_users
 from lowkey.kernels.gram import add_row_grams
-from lowkey.linalg.ease import cleaned_values
-from lowkey.linalg.factor_fit import clean_cocounts, fit_factors
-from lowkey.linalg.fission import split_noise
-from lowkey.linalg.nystrom import factors_from_view, random_basis
 from lowkey.linalg.packed import pack, unpack
-from lowkey.methods.moment_models import best_rank
-from lowkey.moments import Moments
+from lowkey.methods.moments.ease import cleaned_values
+from lowkey.methods.moments.factor_fit import clean_cocounts, fit_factors
+from lowkey.methods.moments.fission import split_noise
+from lowkey.methods.moments.models import best_rank
+from lowkey.methods.moments.nystrom import factors_from_view, random_basis
+from lowkey.methods.moments.posted import Moments
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
 from lowkey.errors import InputError
 from lowkey.linalg.links import FlippedSignLoss, link_of
-from lowkey.methods.one_bit import DPOneBit, OneBit
+from lowkey.methods.one_bit.method import DPOneBit, OneBit
 from lowkey.privacy.accounting import gaussian_epsilon, second_opinion
 from lowkey.privacy.billboard import Billboard
 from lowkey.serving.randomize import randomize_signs

@@ -18,7 +18,7 @@ from lowkey.engines.local import LocalEngine
 from lowkey.errors import ClosedError
 from lowkey.kernels.trace_regression import SpectralStart, TangentGradient, largest_projection, largest_whitened
 from lowkey.linalg.lowrank import truncated
-from lowkey.linalg.whitening import Whitener
+from lowkey.methods.trace.whitening import Whitener
 
 N, SHAPE, RANK = 23, (6, 4), 2
 RNG = np.random.default_rng(5)

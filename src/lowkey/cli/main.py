@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
@@ -30,9 +31,8 @@ COMMANDS = {
     "curve": "lowkey.evaluation.commands:curve",
     "plan": "lowkey.cli.plan:plan",
     "export": "lowkey.cli.export:export",
-    "bench": "lowkey.bench.commands:bench",
-    "reproduce": "lowkey.bench.commands:reproduce",
 }
+MORE_COMMANDS = "lowkey.commands"  # the entry points of other packages, such as lowkey-lab
 INTERRUPTED = 130
 KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users|scratch|partitions"
 
@@ -58,6 +58,8 @@ def build_app() -> typer.Typer:
     for name, place in COMMANDS.items():
         module, _, function = place.partition(":")
         app.command(name)(getattr(import_module(module), function))
+    for more in entry_points(group=MORE_COMMANDS):
+        app.command(more.name)(more.load())
     return app
 
 

@@ -12,7 +12,7 @@ from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.sweep import Sweep
-from lowkey.linalg.factor_fit import item_effects
+from lowkey.methods.moments.factor_fit import item_effects
 from lowkey.privacy.billboard import Billboard
 
 COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts together

@@ -19,7 +19,7 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.moments import RatingMoments
 from lowkey.kernels.sketch import GramView
-from lowkey.linalg.nystrom import random_basis
+from lowkey.methods.moments.nystrom import random_basis
 from lowkey.methods.posts import post_all
 from lowkey.methods.spectral_start import observed_shares
 from lowkey.privacy.billboard import Billboard

@@ -11,20 +11,20 @@ from lowkey.methods.base import Recommender
 from lowkey.privacy.accounting import gaussian_mu
 
 PRIVATE = {
-    "als": "lowkey.methods.als:DPALS",
-    "bias": "lowkey.methods.bias:DPBias",
-    "factors": "lowkey.methods.factors:DPFactors",
-    "lmc": "lowkey.methods.lmc:DPLMC",
-    "moments": "lowkey.methods.moments:DPMoments",
-    "sketch": "lowkey.methods.sketched_moments:DPSketch",
-    "frank-wolfe": "lowkey.methods.frank_wolfe:DPFrankWolfe",
-    "svd": "lowkey.methods.svd:DPSVD",
+    "als": "lowkey.methods.als.method:DPALS",
+    "bias": "lowkey.methods.bias.method:DPBias",
+    "factors": "lowkey.methods.factors.method:DPFactors",
+    "lmc": "lowkey.methods.lmc.method:DPLMC",
+    "moments": "lowkey.methods.moments.method:DPMoments",
+    "sketch": "lowkey.methods.moments.sketch:DPSketch",
+    "frank-wolfe": "lowkey.methods.frank_wolfe.method:DPFrankWolfe",
+    "svd": "lowkey.methods.svd.method:DPSVD",
 }
 BASELINES = {
-    "ALS": "lowkey.methods.als:ALS",
-    "Bias": "lowkey.methods.bias:Bias",
-    "Popularity": "lowkey.methods.bias:Popularity",
-    "FrankWolfe": "lowkey.methods.frank_wolfe:FrankWolfe",
+    "ALS": "lowkey.methods.als.method:ALS",
+    "Bias": "lowkey.methods.bias.method:Bias",
+    "Popularity": "lowkey.methods.bias.method:Popularity",
+    "FrankWolfe": "lowkey.methods.frank_wolfe.method:FrankWolfe",
 }
 
 

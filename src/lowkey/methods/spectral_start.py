@@ -21,10 +21,10 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.moments import RowMoments
 from lowkey.kernels.spectral_start import StartGram
-from lowkey.linalg.ease import clean_gram
 from lowkey.linalg.packed import packed_length, unpack
 from lowkey.linalg.spectral_start import Start, balanced_start
-from lowkey.methods.head import WEIGHT_POWER, most_counted, places
+from lowkey.methods.moments.ease import clean_gram
+from lowkey.methods.moments.head import WEIGHT_POWER, most_counted, places
 from lowkey.methods.posts import post_all
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Request

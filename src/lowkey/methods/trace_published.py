@@ -18,7 +18,7 @@ from lowkey.engines.base import Engine
 from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from lowkey.linalg.lowrank import FixedRank, tangent_size
 from lowkey.linalg.packed import packed_length
-from lowkey.methods.trace_bounds import TraceFacts
+from lowkey.methods.trace.bounds import TraceFacts
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan

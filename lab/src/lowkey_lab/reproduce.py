@@ -1,0 +1,106 @@
+"""Lab room: every paper's experiment by name: its claims, our figures beside them, a verdict; `lowkey reproduce`.
+
+The experiments themselves are in the scripts of each paper; here is only the list of them. ``quick`` runs them small
+enough for a test: few draws, small data, so its verdicts are about that size.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lowkey.errors import refuse
+from lowkey_lab import processes
+from lowkey_lab.claims import Claim, Outcome
+
+
+class Experiment(NamedTuple):
+    """Which paper, and the function ``module:name`` that takes ``quick`` and returns an ``Outcome``."""
+
+    paper: str
+    place: str
+
+
+DPALS = "DPALS (Chien et al. 2021)"
+ONE_BIT = "one-bit completion (Li et al. 2021)"
+LMC = "DPLMC (Wang et al. 2023)"
+EXPERIMENTS = {
+    "dpals-figure-4": Experiment(DPALS, "lowkey_lab.dpals:figure_4"),
+    "dpals-table-4": Experiment(DPALS, "lowkey_lab.dpals:table_4"),
+    "dpfw-figure-2": Experiment("private Frank-Wolfe (Jain et al. 2018)", "lowkey_lab.frank_wolfe:figure_2"),
+    "dplmc-figure-1": Experiment(LMC, "lowkey_lab.lmc:figure_1"),
+    "dplmc-figure-2": Experiment(LMC, "lowkey_lab.lmc:figure_2"),
+    "dplmc-figure-3": Experiment(LMC, "lowkey_lab.lmc:figure_3"),
+    "onebit-figure-1": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_1"),
+    "onebit-figure-2": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_2"),
+    "onebit-figure-3": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_3"),
+    "onebit-figure-4": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_4"),
+    "onebit-figure-5": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_5"),
+    "trace-rates": Experiment("trace regression (Zha 2024)", "lowkey_lab.trace_claims:rates"),
+}
+
+
+class Report(NamedTuple):
+    """Of one experiment, as the results file keeps it."""
+
+    name: str
+    paper: str
+    quick: bool
+    seconds: float
+    claims: list[Claim]
+    rows: dict[str, list[dict[str, Any]]]
+
+    def to_json(self) -> dict[str, Any]:
+        claims = [{**asdict(claim), "verdict": claim.verdict} for claim in self.claims]
+        return _finite({**self._asdict(), "claims": claims})
+
+
+def names(wanted: str) -> list[str]:
+    """``all``, one name, or several with commas between."""
+    chosen = list(EXPERIMENTS) if wanted == "all" else [name.strip() for name in wanted.split(",")]
+    for name in chosen:
+        if name not in EXPERIMENTS:
+            known = " | ".join([*EXPERIMENTS, "all"])
+            refuse("experiment", got=repr(name), needed=known, try_="lowkey reproduce all --quick")
+    return chosen
+
+
+def reproduce(wanted: Iterable[str], quick: bool, jobs: int = 1) -> Iterator[Report]:
+    """Each experiment in a process of its own, as they end."""
+    call: Callable[[str], Report] = lambda name: _run(name, quick)
+    for _, report in processes.each(call, wanted, jobs):
+        yield report
+
+
+def _run(name: str, quick: bool) -> Report:
+    experiment = EXPERIMENTS[name]
+    module, _, function = experiment.place.partition(":")
+    started = time.perf_counter()
+    if find_spec(module) is None:
+        outcome = Outcome([Claim(f"{experiment.paper}, {name}", "–", None, reason="its method is not built yet")])
+    else:
+        outcome = getattr(import_module(module), function)(quick)
+    assert outcome.claims, f"{name} says nothing"
+    return Report(name, experiment.paper, quick, round(time.perf_counter() - started, 1), outcome.claims, outcome.rows)
+
+
+def save(report: Report, folder: Path) -> None:
+    """``NAME.json`` in the folder: claims, verdicts and the rows behind them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{report.name}.json").write_text(json.dumps(report.to_json(), indent=1) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: it becomes null."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

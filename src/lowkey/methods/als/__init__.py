@@ -1,0 +1,1 @@
+"""Public room: private alternating least squares, and its baseline."""

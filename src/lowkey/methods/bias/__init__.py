@@ -1,0 +1,1 @@
+"""Public room: item means, and popularity."""

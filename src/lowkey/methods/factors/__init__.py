@@ -1,0 +1,1 @@
+"""Public room: factors in rounds, solved with the noise in mind."""

@@ -1,0 +1,1 @@
+"""Public room: private Frank-Wolfe, and its baseline."""

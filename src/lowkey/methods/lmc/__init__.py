@@ -1,0 +1,1 @@
+"""Public room: private gradient descent on factors."""

@@ -1,0 +1,1 @@
+"""Public room: one-bit completion."""

@@ -1,0 +1,1 @@
+"""Public room: trace regression."""
