@@ -38,14 +38,14 @@ class Moments:
         path = Path(path)
         facts = {"feedback": self.feedback, "noise_std": dict(self.noise_std), "settings": dict(self.settings)}
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        save_file(arrays, path, metadata={"lowkey.methods.moments.posted": json.dumps(facts)})
+        save_file(arrays, path, metadata={"lowkey.moments": json.dumps(facts)})
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> Moments:
         try:
             with safe_open(str(path), framework="numpy") as file:
-                facts = json.loads((file.metadata() or {})["lowkey.methods.moments.posted"])
+                facts = json.loads((file.metadata() or {})["lowkey.moments"])
                 arrays = {name: file.get_tensor(name) for name in ARRAYS[facts["feedback"]]}
         except (OSError, SafetensorError, KeyError, ValueError):
             refuse("moments", got="a file that is no moments file", needed="moments.safetensors", try_="Moments.save")
