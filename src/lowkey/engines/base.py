@@ -11,7 +11,7 @@ import numpy as np
 from numba import get_num_threads, set_num_threads
 from threadpoolctl import threadpool_limits
 
-from lowkey.kernels.sweep import Public, Sums, Sweep
+from lowkey.kernels.sweep import Public, Sums, Sweep, UnboundSweep
 from lowkey.privacy.sums import Statistic, Unreleased
 
 EXACT = 2**53  # float64 holds every integer up to here
@@ -22,7 +22,7 @@ class Engine(ABC):
 
     @abstractmethod
     def sweep(
-        self, sweep: Sweep, data: Any, local: Any = None, public: Public | None = None
+        self, sweep: Sweep | UnboundSweep, data: Any, local: Any = None, public: Public | None = None
     ) -> tuple[dict[str, Unreleased], Any]:
         """One pass over all users: the closed sums by name, and the users' new local state, closed too.
 
@@ -57,3 +57,8 @@ def kernel_threads(count: int) -> Generator[None]:
             yield
     finally:
         set_num_threads(before)
+
+
+def bound(sweep: Sweep | UnboundSweep, public: Public | None) -> Sweep:
+    """Transitional: a sweep that holds its public inputs."""
+    return sweep.bound({} if public is None else dict(public)) if isinstance(sweep, UnboundSweep) else sweep

@@ -11,9 +11,9 @@ import numpy as np
 from numba import get_num_threads
 
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine, block_users, check_kept, kernel_threads, no_sums
+from lowkey.engines.base import Engine, block_users, bound, check_kept, kernel_threads, no_sums
 from lowkey.errors import ClosedError, InputError
-from lowkey.kernels.sweep import Public, Sweep
+from lowkey.kernels.sweep import Public, Sweep, UnboundSweep
 from lowkey.privacy.sums import Unreleased
 
 
@@ -69,15 +69,15 @@ class LocalEngine(Engine):
         self.block_size = block_size
 
     def sweep(
-        self, sweep: Sweep, data: Ratings, local: LocalState | None = None, public: Public | None = None
+        self, sweep: Sweep | UnboundSweep, data: Ratings, local: LocalState | None = None, public: Public | None = None
     ) -> tuple[dict[str, Unreleased], LocalState]:
-        public = {} if public is None else public
-        statistics = sweep.statistics(public)
+        sweep = bound(sweep, public)
+        statistics = sweep.statistics
         sums, users = no_sums(statistics), block_users(statistics, self.block_size)
         state = LocalState(users, data._open_rows().state_folder() if sweep.keeps_state else None)
         with kernel_threads(self.n_jobs):
             for i, block in enumerate(data.blocks(users)):
-                kept = sweep.run(block, local.of_block(i, users) if local else None, public, sums)
+                kept = sweep.run(block, local.of_block(i, users) if local else None, sums)
                 check_kept(sweep, kept)
                 state.keep(kept)
         return {s.name: Unreleased(s, sums[s.name]) for s in statistics}, state

@@ -20,10 +20,10 @@ import numpy as np
 from lowkey.data.ratings import Ratings
 from lowkey.data.spark_errors import on_driver, on_executor
 from lowkey.data.spark_rows import SparkRows
-from lowkey.engines.base import Engine, no_sums
+from lowkey.engines.base import Engine, bound, no_sums
 from lowkey.engines.spark_tasks import CARRIED_COLUMNS, CHUNK_COLUMNS, SweepTask, add_chunks, chunks_in, pieces_of
 from lowkey.errors import ClosedError, refuse
-from lowkey.kernels.sweep import Public, Sums, Sweep
+from lowkey.kernels.sweep import Public, Sums, Sweep, UnboundSweep
 from lowkey.privacy.sums import Statistic, Unreleased
 
 CHUNK = 1 << 17  # coordinates: 1 MB
@@ -68,9 +68,9 @@ class SparkEngine(Engine):
         self.spark, self.chunk = spark, chunk
 
     def sweep(
-        self, sweep: Sweep, data: Ratings, local: SparkState | None = None, public: Public | None = None
+        self, sweep: Sweep | UnboundSweep, data: Ratings, local: SparkState | None = None, public: Public | None = None
     ) -> tuple[dict[str, Unreleased], SparkState | None]:
-        public = {} if public is None else dict(public)
+        sweep = bound(sweep, public)
         rows = data._open_rows()
         if not isinstance(rows, SparkRows):
             refuse(
@@ -79,9 +79,9 @@ class SparkEngine(Engine):
                 needed="a Spark DataFrame",
                 try_="lk.from_spark(frame, domain, user=…, item=…, rating=…), or LocalEngine() for these",
             )
-        statistics = sweep.statistics(public)
+        statistics = sweep.statistics
         blocks = rows._open_frame() if local is None else local._blocks()
-        shared = self.spark.sparkContext.broadcast((sweep, public))
+        shared = self.spark.sparkContext.broadcast(sweep)
         task = on_executor(SweepTask(shared, self.chunk))
         if not sweep.keeps_state:
             if self._large(statistics, rows.partitions):  # a task's sums travel once, however many partitions it took

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lowkey.data.spark_rows import BLOCK_COLUMNS, BLOCK_SCHEMA, BLOCK_USERS, held_rows, one_row
 from lowkey.engines.base import block_users, check_kept, kernel_threads, no_sums
-from lowkey.kernels.sweep import Public, Sums, Sweep
+from lowkey.kernels.sweep import Sums, Sweep
 from lowkey.privacy.sums import Statistic
 
 CHUNK_COLUMNS = "chunk int, units binary"
@@ -34,26 +34,26 @@ def pieces_of(statistics: tuple[Statistic, ...], chunk: int) -> list[tuple[str, 
 class SweepTask:
     """The sums of a partition's users; and, of a sweep whose users keep something, their blocks with it."""
 
-    shared: Any  # a broadcast of the sweep and its public values
+    shared: Any  # a broadcast of the sweep
     chunk: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        sweep, public = self.shared.value
-        statistics, any_block = sweep.statistics(public), False
+        sweep = self.shared.value
+        statistics, any_block = sweep.statistics, False
         sums, users = no_sums(statistics), block_users(statistics, BLOCK_USERS)
         schema = CARRIED_SCHEMA if sweep.keeps_state else CHUNK_SCHEMA
         for batch in batches:
             for at in range(batch.num_rows):
                 any_block = True
                 with kernel_threads(1):  # Spark gives a task one core
-                    state = run_block(sweep, batch, at, users, public, sums)
+                    state = run_block(sweep, batch, at, users, sums)
                 if state is not None:
                     yield one_row(schema, batch.slice(at, 1), state=state)
         if any_block:
             yield from (one_row(schema, chunk=n, units=part) for n, part in cut(sums, statistics, self.chunk))
 
 
-def run_block(sweep: Sweep, batch: Any, at: int, users: int, public: Public, sums: Sums) -> bytes | None:
+def run_block(sweep: Sweep, batch: Any, at: int, users: int, sums: Sums) -> bytes | None:
     """Add a stored block's contributions, in pieces of at most ``users``; returns what its users keep."""
     before = batch.column("state")[at]
     state = np.load(io.BytesIO(before.as_buffer())) if before.is_valid else None
@@ -61,7 +61,7 @@ def run_block(sweep: Sweep, batch: Any, at: int, users: int, public: Public, sum
     first = 0
     for block in held_rows(batch, at).blocks(users):
         last = first + len(block.keys)
-        kept.append(sweep.run(block, None if state is None else state[first:last], public, sums))
+        kept.append(sweep.run(block, None if state is None else state[first:last], sums))
         check_kept(sweep, kept[-1])
         first = last
     if not sweep.keeps_state:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
-from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.kernels.user_factors import CHUNK, FACTOR_BITS, user_factors
 from lowkey.linalg.blas import DGEMM, add_gram_float64
 from lowkey.linalg.packed import pack

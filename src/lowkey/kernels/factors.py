@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
-from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.linalg.blas import DGEMM, SGEMM, add_gram, outer_gram, product
 from lowkey.linalg.inverse import invert_positive, spare_size
 from lowkey.linalg.packed import add_square, pack, packed_length

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
-from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.kernels.user_solve import ridge_rows
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape

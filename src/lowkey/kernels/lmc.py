@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor
 from lowkey.kernels.spectral_start import own_offset
-from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.linalg.packed import pack
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape

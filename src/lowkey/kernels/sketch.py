@@ -25,7 +25,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
 from lowkey.kernels.moments import BITS, RatingMoments
-from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
 

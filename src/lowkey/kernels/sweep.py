@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,19 +21,53 @@ Local = Any  # what users keep for themselves between passes, held closed by the
 class Sweep(ABC):
     """A bounded contribution of every user, summed.
 
-    Subclasses are frozen values that hold the public bounds. ``statistics`` is the proof, ``run`` is the code that it is
-    about: they stand side by side, with the derivation, and the replay tests attack one with the other.
+    Subclasses are frozen dataclasses (``eq=False``: some hold arrays) whose fields are *all* their public inputs: bounds,
+    and what was released before. ``statistics`` is the proof, ``run`` is the code that it is about: they stand side by
+    side, with the derivation, and the replay tests attack one with the other.
     """
 
     keeps_state: ClassVar[bool] = False  # whether ``run`` returns what users keep; else it returns None
 
+    @property
     @abstractmethod
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    def statistics(self) -> tuple[Statistic, ...]:
         """What is summed: names, shapes, grids and sensitivities. Public facts only."""
 
     @abstractmethod
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
         """Add the contributions of a block of whole users to ``sums``, in grid units; return the block's local state.
 
-        A user's contribution depends on that user's row, key and local state and on ``public``, never on the block.
+        A user's contribution depends on that user's row, key and local state and on the fields, never on the block.
         """
+
+
+class UnboundSweep(ABC):
+    """Transitional: a sweep that is told its public inputs with every call."""
+
+    keeps_state: ClassVar[bool] = False
+
+    @abstractmethod
+    def statistics(self, public: Public) -> tuple[Statistic, ...]: ...
+
+    @abstractmethod
+    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local: ...
+
+    def bound(self, public: Public) -> Sweep:
+        return _KeepingSweep(self, public) if self.keeps_state else _BoundSweep(self, public)
+
+
+@dataclass(frozen=True, eq=False)
+class _BoundSweep(Sweep):
+    unbound: UnboundSweep
+    public: Public
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return self.unbound.statistics(self.public)
+
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        return self.unbound.run(block, local, self.public, sums)
+
+
+class _KeepingSweep(_BoundSweep):
+    keeps_state = True

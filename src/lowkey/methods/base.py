@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 from sklearn.base import BaseEstimator
 
@@ -14,6 +15,8 @@ from lowkey.data.ratings import Ratings, as_ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError
+from lowkey.methods.constraints import Constraint, check
+from lowkey.methods.curator import Curator
 from lowkey.methods.progress import Step, watched
 from lowkey.model import Model, ModelMethods
 from lowkey.privacy.accounting import gaussian_mu
@@ -21,25 +24,92 @@ from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What a fit may cost. In Gaussian terms it is ``mu``, infinite for a baseline, which adds no noise."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    mu: float
+
+    @property
+    def signal(self) -> float:
+        """What one user's contribution of norm 1 is over its noise, about: replace-one halves what a budget buys."""
+        return self.mu if self.adjacency == "add-remove" else self.mu / 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every number of a fit, resolved once from hyper-parameters and public facts. Methods add their own fields."""
+
+    domain: Domain
+    budget: Budget
+
+    @property
+    def n_items(self) -> int:
+        return self.domain.n_items
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The rating range, for methods that have checked that there is one."""
+        assert self.domain.rating_range is not None
+        return self.domain.rating_range
+
+    @property
+    def center(self) -> float:
+        return sum(self.limits) / 2.0
+
+    @property
+    def spread(self) -> float:
+        return self.limits[1] - self.limits[0]
+
+    def told(self) -> dict[str, Any]:
+        """What the plan says of them, for people."""
+        return {}
+
+
+class Released(NamedTuple):
+    """What a method's loop leaves behind: the rule that uses it, its arrays and its numbers. All public."""
+
+    rule: str
+    arrays: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
 class Recommender(ModelMethods, BaseEstimator, ABC):
-    """A method is a plan made from public facts, and a loop that posts exactly that plan.
+    """A method is settings resolved from public facts, a plan made from them, and a loop that posts exactly that plan.
 
     ``__init__`` only stores. Every fit has a fresh billboard and starts anew; pass a billboard to compose several fits on
     the same people. Non-private baselines run the same code with ``private = False``: the sums are posted exactly.
     """
 
     private: ClassVar[bool] = True
+    constraints: ClassVar[Mapping[str, Constraint]] = {}  # of the method's own hyper-parameters
     epsilon: float | None
     delta: float | None
     adjacency: str
 
     @abstractmethod
-    def plan(self, domain: Domain) -> Plan:
-        """Every release of a fit, its noise and its price, from hyper-parameters and public facts alone."""
+    def _settings(self, domain: Domain, budget: Budget) -> Settings:
+        """Hyper-parameters with their defaults filled in from public facts; they are checked already."""
 
     @abstractmethod
-    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        """The method's loop. Everything it knows of the ratings comes back from ``billboard.post``."""
+    def _requests(self, settings: Any) -> list[Request]:
+        """Every release of a fit, with its share of the budget."""
+
+    @abstractmethod
+    def _run(self, settings: Any, curator: Curator) -> Released:
+        """The method's loop. Everything it knows of the ratings comes back from ``curator.ask``."""
+
+    def resolve(self, domain: Domain) -> Settings:
+        """Every number that a fit on this domain would use, from hyper-parameters and public facts alone."""
+        check(self.get_params(deep=False), {k: v for k, v in self.constraints.items() if k in self.get_params(deep=False)})
+        return self._settings(domain, self._budget())
+
+    def plan(self, domain: Domain) -> Plan:
+        """Every release of a fit, its noise and its price, from hyper-parameters and public facts alone."""
+        return self._plan(self.resolve(domain))
 
     def fit(
         self,
@@ -56,54 +126,48 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
         ``progress=True`` shows on a terminal how many of the planned releases are made and the time left; a function
         in its place is told each ``Step``.
         """
-        begun = self._begin(X, y, domain, engine, billboard)
-        with watched(begun[-1], type(self).__name__, progress):
-            self.model_ = self._run(*begun)
-        return self
-
-    def _begin(
-        self, X: Any, y: None, domain: Domain | None, engine: Engine | None, billboard: Billboard | None
-    ) -> tuple[Ratings, Engine, Billboard]:
-        """The arguments of ``fit`` checked and filled in, and the plan announced on the billboard."""
         if y is not None:
             raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
         ratings = as_ratings(X, domain)
+        settings = self._resolved_for(ratings)
         billboard = billboard if billboard is not None else Billboard()
-        billboard.begin(self._plan_for(ratings))
-        return ratings, engine if engine is not None else LocalEngine(), billboard
+        billboard.begin(self._plan(settings))
+        curator = Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
+        with watched(billboard, type(self).__name__, progress):
+            released = self._run(settings, curator)
+        self.model_ = Model(type(self).__name__, *released, ratings.domain, billboard.ledger)
+        return self
 
-    def _plan_for(self, ratings: Ratings) -> Plan:
-        return self.plan(ratings.domain)
+    def _resolved_for(self, ratings: Ratings) -> Settings:
+        return self.resolve(ratings.domain)
 
-    def _calibrated(self, domain: Domain, requests: list[Request], **settings: Any) -> Plan:
-        """The plan of these requests at the estimator's epsilon, delta and adjacency."""
+    def _plan(self, settings: Settings) -> Plan:
+        """The plan of the method's requests at the estimator's epsilon, delta and adjacency."""
+        domain, budget = settings.domain, settings.budget
         public = (f"the catalogue of {domain.n_items} items, {domain.scale}", "all hyper-parameters")
-        if self.adjacency == "replace-one":
+        if budget.adjacency == "replace-one":
             public = (*public, "the number of users")
+        plan = Plan.calibrated(
+            type(self).__name__,
+            self._requests(settings),
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            adjacency=budget.adjacency,
+            public=public,
+            settings=settings.told(),
+        )
+        return plan if self.private else plan.without_noise()
+
+    def _budget(self) -> Budget:
         if not self.private:
-            plan = Plan.calibrated(type(self).__name__, requests, epsilon=1.0, delta=0.5, public=public, settings=settings)
-            return plan.without_noise()
+            return Budget(1.0, 0.5, "add-remove", math.inf)
         for name in ("epsilon", "delta"):
             if getattr(self, name) is None:
                 raise InputError(what=name, got="none", needed="a number: it has no default", try_=f"{name}=…")
         assert self.epsilon is not None
         assert self.delta is not None
-        return Plan.calibrated(
-            type(self).__name__,
-            requests,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            public=public,
-            settings=settings,
-        )
-
-    def _mu(self) -> float:
-        """The budget in Gaussian terms, infinite where none was given; replace-one halves what it buys."""
-        if self.epsilon is None or self.delta is None:
-            return math.inf
         check_epsilon_delta(self.epsilon, self.delta)
-        return gaussian_mu(self.epsilon, self.delta) / (1.0 if self.adjacency == "add-remove" else 2.0)
+        return Budget(self.epsilon, self.delta, self.adjacency, gaussian_mu(self.epsilon, self.delta))
 
     @property
     def score(self) -> Any:

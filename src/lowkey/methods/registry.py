@@ -7,7 +7,7 @@ from importlib import import_module
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.privacy.accounting import gaussian_mu
 
 PRIVATE = {

@@ -26,7 +26,7 @@ from lowkey.methods.als.noisy_ridge import Equations, noise_aware_ridge
 from lowkey.methods.als.ridges import MOST_MISFIT, noise_reg, user_regs, usual_misfit
 from lowkey.methods.als.settings import Settings, default_settings
 from lowkey.methods.als_published import PublishedNoise, with_published_noise
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.posts import post_all, post_item_means
 from lowkey.methods.power_start import power_requests, power_start
 from lowkey.methods.spectral_start import binary_start_factors, binary_start_request, start_factors, start_requests

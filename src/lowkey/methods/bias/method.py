@@ -14,7 +14,7 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.kernels.bias import ItemMeans
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.means import damped_means
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard

@@ -18,7 +18,7 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.factors import BINS, EXTRA
 from lowkey.linalg.packed import packed_length, unpack
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.crowd import crowd_signal
 from lowkey.methods.factors.blup import ItemRound, Round, clean_moments, common_scale, item_means, posterior
 from lowkey.methods.factors.bounds import Scale, Seen, check_bound

@@ -21,7 +21,7 @@ from lowkey.errors import refuse
 from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct
 from lowkey.linalg.leading import direction_ridge, energy_margin, leading_eigenpairs, published_energy
 from lowkey.linalg.packed import packed_length, unpack
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.published import published_noise, with_published_noise
 from lowkey.methods.row_norm import (
     TYPICAL_RATINGS,

@@ -21,7 +21,7 @@ from lowkey.kernels.lmc import GradientRound
 from lowkey.kernels.spectral_start import StartGram
 from lowkey.kernels.svd import RatingDensity
 from lowkey.linalg.packed import packed_length, unpack
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.factors.method import default_rank
 from lowkey.methods.lmc_published import published_plan
 from lowkey.methods.posts import post_item_means

@@ -18,7 +18,7 @@ from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.moments import RatingMoments, RowMoments
 from lowkey.linalg.packed import packed_length
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, most_counted, places
 from lowkey.methods.moments.models import best_rank, model_of
 from lowkey.methods.moments.posted import Moments

@@ -17,7 +17,7 @@ from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.moments import RatingMoments
 from lowkey.kernels.sketch import GramView
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.moments.method import RESIDUAL_BOUND
 from lowkey.methods.moments.nystrom import factors_from_view, random_basis, rescaled
 from lowkey.methods.posts import post_all, post_item_means

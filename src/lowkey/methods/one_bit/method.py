@@ -27,7 +27,7 @@ from lowkey.errors import InputError, refuse
 from lowkey.kernels.sweep import Sweep
 from lowkey.linalg.links import link_of
 from lowkey.linalg.norms import leading_svd
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.one_bit.perturbations import PERTURBATIONS, NoPerturbation, Perturbation, Setting
 from lowkey.model import Model
 from lowkey.privacy.accounting import gaussian_epsilon

@@ -22,7 +22,7 @@ from lowkey.kernels.frank_wolfe import ResidualGram
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.packed import packed_length, unpack
-from lowkey.methods.base import Recommender
+from lowkey.methods.old_base import Recommender
 from lowkey.methods.means import damped_means
 from lowkey.methods.published import published_noise, with_published_noise
 from lowkey.methods.row_norm import default_row_norm, need_positive, need_ratings, need_word, rating_spread
