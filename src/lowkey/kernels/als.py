@@ -27,7 +27,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.kernels.user_factors import CHUNK, FACTOR_BITS, user_factors
@@ -49,6 +49,7 @@ class ItemEquations(Sweep):
     so replace-one is sqrt(2). Stack of g_j: the sum of t_j^2 |x_j|^2 <= sum of w_j^2 e_j^2 |u|^2 <= row_bound^2, as the
     row (w_j e_j) is clipped to norm row_bound; replace-one is twice that. K: |u u^T|_F <= 1, again acute, also after the
     factor min(1, c s), c = ``user_gram_scale``, with which a user weighs in the implicit term as in the ratings.
+    What these bounds rest on is looked at as it is added: |u| by ``user_factors``, w_j and t_j by ``_row_sides``.
     With ``misfit_bound`` > 0 also the pair (q/misfit_bound clipped to 1, 1) of every user with ratings, q >= 0 the misfit
     of the own ridge regression: two pairs from [0, 1]^2 are at most sqrt(2) apart, and so is one from nothing.
     No coordinate of one user exceeds 2^36 units: |x_j|^2 <= 1 and |t_j x_j| <= row_bound.
@@ -93,19 +94,22 @@ class ItemEquations(Sweep):
         weights = np.ascontiguousarray(public["item_weights"], np.float64)
         rows = (block.offsets, block.items)
         rarity = self._rarity(public)
-        targets, root_scale, row_scale, cutoff = self._row_sides(block, public, weights, rarity)
+        roots = np.sqrt(weights)
+        targets, root_scale, row_scale, cutoff = self._row_sides(block, public, weights, roots, rarity)
         factors, misfits = self._factors(block, public, targets, weights)
         starts, position, _ = users_by_item(*rows, len(weights))
         order, bounds = deal(np.diff(starts), get_num_threads())
         gram, rhs, users, misfit = self.names
         _add_equations(
             *(order, bounds, starts, position, _owners(block.offsets)),
-            *(factors, targets, np.sqrt(weights), root_scale, row_scale, rarity, cutoff),
+            *(factors, targets, roots, root_scale, row_scale, rarity, cutoff),
             *(1.0 / self.row_grid.step, sums[gram], sums[rhs], DGEMM),
         )
         if self.unobserved_weight > 0.0:
-            roots = np.sqrt(np.minimum(1.0, self.user_gram_scale * root_scale**2))
-            whole = np.trunc(roots[:, None] * factors)  # whole numbers, so that the product is exact
+            with np.errstate(invalid="ignore"):
+                shares = np.sqrt(np.minimum(1.0, self.user_gram_scale * root_scale**2))
+            shares[~(shares <= 1.0)] = 0.0  # no number: no contribution
+            whole = np.trunc(shares[:, None] * factors)  # whole numbers, so that the product is exact
             sums[users] += pack(whole.T @ whole).astype(np.int64)
         if self.misfit_bound > 0.0:
             _add_misfits(block.offsets, misfits, self.misfit_bound, FACTOR_GRID.squared.step, sums[misfit])
@@ -117,12 +121,12 @@ class ItemEquations(Sweep):
             return np.zeros(0, np.int64)
         return np.ascontiguousarray(public["rarity"], np.int64)
 
-    def _row_sides(self, block: Block, public: Public, weights: NDArray[np.float64], rarity: NDArray[np.int64]) -> Any:
+    def _row_sides(self, block: Block, public: Public, weights: Any, roots: Any, rarity: Any) -> Any:
         prior = public["center"] + public["item_bias"]
         has_offset, offset_reg = self.offset_reg is not None, self.offset_reg or 0.0
         cap = 0 if self.max_ratings is None else self.max_ratings
-        bounds = (has_offset, offset_reg, self.row_bound, cap)
-        return _row_sides(block.offsets, block.items, block.values, prior, weights, rarity, *bounds)
+        bounds = (has_offset, offset_reg, self.row_bound, 1.0 / self.row_grid.step, cap)
+        return _row_sides(block.offsets, block.items, block.values, prior, weights, roots, rarity, *bounds)
 
     def _factors(self, block: Block, public: Public, targets: Any, weights: NDArray[np.float64]) -> Any:
         """Columns of ``item_factors`` must be orthogonal where ``unobserved_weight`` is above 0: the methods see to it."""
@@ -174,11 +178,14 @@ def _owners(offsets):
 
 
 @njit(cache=True, parallel=True)
-def _row_sides(offsets, items, values, prior, weights, rarity, has_offset, offset_reg, row_bound, cap):
+def _row_sides(
+    offsets, items, values, prior, weights, roots, rarity, has_offset, offset_reg, row_bound, per_unit, cap
+):  # fmt: skip
     """Per entry the target; per user sqrt of what turns item weights into w, what shrinks e, and the last item taken.
 
     With a cap the user takes the ``cap`` rarest items and the scale is 1/sqrt(cap) at most, so equal weights of 1 are
-    not favoured for a short row; without, the scale brings the weights to norm 1.
+    not favoured for a short row; without, the scale brings the weights to norm 1. Both sums that are bounded are then taken
+    again, of the very numbers that ``_add_equations`` multiplies: a user who is beyond a bound there gets the scale 0.
     """
     n_users = len(offsets) - 1
     targets = np.empty(len(items), np.float32)
@@ -210,6 +217,15 @@ def _row_sides(offsets, items, values, prior, weights, rarity, has_offset, offse
                 squared += (scale * weights[items[p]] * np.float64(targets[p])) ** 2
         root_scale[u] = math.sqrt(scale)
         row_scale[u] = shrink_factor(squared, row_bound)
+        fourth, squared = 0.0, 0.0
+        for p in range(lo, hi):
+            if _taken(rarity, items[p], cutoff[u]):
+                root = roots[items[p]] * root_scale[u]
+                t = float(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_unit, 1.0))
+                fourth += (root * root) * (root * root)
+                squared += (root * t) * (root * t)
+        if not (fits(fourth, 1.0, 1.0) and fits(squared, row_bound * per_unit, 1.0)):
+            root_scale[u] = 0.0
     return targets, root_scale, row_scale, cutoff
 
 

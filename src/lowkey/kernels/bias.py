@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from numba import njit
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Public, Sums, Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
@@ -65,12 +66,17 @@ def _add_counts(offsets, items, step, counts):
         lo, hi = offsets[u], offsets[u + 1]
         if hi > lo:
             units = to_units(shrink_factor(float(hi - lo), 1.0), step)
-            for p in range(lo, hi):
-                counts[items[p]] += units
+            if fits((hi - lo) * float(units) ** 2, 1.0, step):
+                for p in range(lo, hi):
+                    counts[items[p]] += units
 
 
 @njit(cache=True, nogil=True)
 def _add_means(offsets, items, values, prior, residual_bound, offset_reg, count_weight, step, means):
+    longest = 0
+    for u in range(len(offsets) - 1):
+        longest = max(longest, offsets[u + 1] - offsets[u])
+    units = np.empty(longest, np.int64)
     for u in range(len(offsets) - 1):
         lo, hi = offsets[u], offsets[u + 1]
         if hi == lo:
@@ -86,5 +92,10 @@ def _add_means(offsets, items, values, prior, residual_bound, offset_reg, count_
             squared_norm += (scale * (values[p] - prior[items[p]] - offset)) ** 2
         scale *= shrink_factor(squared_norm, 1.0)
         for p in range(lo, hi):
-            means[0, items[p]] += to_units(scale * (values[p] - prior[items[p]] - offset), step)
-            means[1, items[p]] += to_units(count_weight * weight, step)
+            units[p - lo] = to_units(scale * (values[p] - prior[items[p]] - offset), step)
+        drop_beyond(units[: hi - lo], 1.0, step)
+        count = to_units(count_weight * weight, step)
+        count = count if fits((hi - lo) * float(count) ** 2, abs(count_weight), step) else 0
+        for p in range(lo, hi):
+            means[0, items[p]] += units[p - lo]
+            means[1, items[p]] += count

@@ -30,7 +30,7 @@ from numba import get_num_threads, njit
 from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.linalg.blas import DGEMM, SGEMM, add_gram, outer_gram, product
 from lowkey.linalg.inverse import invert_positive, spare_size
@@ -163,7 +163,7 @@ def _contribute(
     a = np.empty((longest, size), design.dtype)  # (1, v_j)
     rows = np.empty((longest, size), design.dtype)  # A^-1 (1, v_j), then p
     y, w, b = np.empty(longest), np.empty(longest), np.empty(longest)  # y is then w e
-    solution, root, units = np.empty(size), np.empty(size, design.dtype), np.empty(size, np.int64)
+    solution, root, units, squares = np.empty(size), np.empty(size, design.dtype), np.empty(size, np.int64), np.empty(size)
     inverse, spare = np.empty(size * size, design.dtype), np.empty(spare_size(size), design.dtype)
     for part in range(thread, (n_users + SLICE - 1) // SLICE, threads):
         for u in range(part * SLICE, min(n_users, (part + 1) * SLICE)):
@@ -186,9 +186,9 @@ def _contribute(
             clip = min(shrink_factor(squared_norm, update_bound), shrink_factor(squared_gram, gram_bound))
             if not squared_norm * clip < np.inf or not squared_gram < np.inf:  # this user contributes nothing
                 continue
-            _add_rows(own, rows, y, clip * scale / update_step, update)
+            _add_rows(own, rows, y, clip * scale / update_step, update_bound, update_step, squares, update)
             if len(gram):
-                _add_grams(own, rows, w, clip * scale, gram_step, units, gram)
+                _add_grams(own, rows, w, clip * scale, gram_bound, gram_step, units, gram)
             octaves = 0.5 * math.log2(max(squared_norm, 1e-300)) - math.log2(update_bound)
             bins[u] = min(max(math.floor(BINS_PER_OCTAVE * octaves) + BINS // 2, 0), BINS - 1)
             x = moments[u]
@@ -209,6 +209,7 @@ def _contribute(
             clip = shrink_factor(square, moment_bound)
             for k in range(len(x)):
                 x[k] = float(to_units(clip * x[k], moment_step))
+            drop_beyond(x, moment_bound, moment_step)
 
 
 @njit(cache=True, error_model="numpy")
@@ -314,8 +315,16 @@ def _squared_norms(rows, y, w, m):
 
 
 @njit(cache=True)
-def _add_rows(own, rows, y, factor, total):
-    """In units towards zero; after the clip no number exceeds 2^UPDATE_BITS units, which int32 holds."""
+def _add_rows(own, rows, y, factor, bound, step, squares, total):
+    """In units towards zero, if their norm fits: at most 2^UPDATE_BITS units, so that int32 holds each of them."""
+    squares[:] = 0.0
+    for p in range(len(own)):
+        row, weighted = rows[p], y[p] * factor
+        for k in range(len(row)):  # a sum per column: the loop runs on vector units without reordering any sum
+            units = np.float64(row[k]) * weighted
+            squares[k] += units * units
+    if not fits(squares.sum(), bound, step):
+        return
     for p in range(len(own)):
         row, to, weighted = rows[p], total[own[p]], y[p] * factor
         for k in range(len(to)):
@@ -323,10 +332,22 @@ def _add_rows(own, rows, y, factor, total):
 
 
 @njit(cache=True)
-def _add_grams(own, rows, w, factor, step, units, total):
-    """Packed triangles of g_j g_j^T, g_j = sqrt(factor w_j) p_j in whole units."""
+def _add_grams(own, rows, w, factor, bound, step, units, total):
+    """Packed triangles of g_j g_j^T, g_j = sqrt(factor w_j) p_j in whole units, if the root of the sum of |g_j|^4 fits."""
+    squared = 0.0
     for p in range(len(own)):
-        root = math.sqrt(factor * w[p])
-        for k in range(len(units)):
-            units[k] = to_units(root * rows[p, k], step)
-        add_square(total[own[p]], 1, units)
+        squared += _whole_row(rows[p], math.sqrt(factor * w[p]), step, units) ** 2
+    if fits(squared, bound, step * step):
+        for p in range(len(own)):
+            _whole_row(rows[p], math.sqrt(factor * w[p]), step, units)
+            add_square(total[own[p]], 1, units)
+
+
+@njit(cache=True)
+def _whole_row(row, root, step, units):
+    """``units`` = the row in whole units, and its square."""
+    square = 0.0
+    for k in range(len(units)):
+        units[k] = to_units(root * row[k], step)
+        square += np.float64(units[k]) * np.float64(units[k])
+    return square

@@ -24,7 +24,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.kernels.user_solve import ridge_rows
@@ -109,7 +109,8 @@ class ResidualProduct(ResidualSweep):
 
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
         direction, steps = _inside(public["direction"]), (self.grid.step, self.product_grid.step)
-        _add_products(block.offsets, block.items, self.units(block, public), direction, *steps, sums[self.name])
+        units = self.units(block, public)
+        _add_products(block.offsets, block.items, units, direction, *steps, self.bound**2, sums[self.name])
         return None
 
 
@@ -239,6 +240,7 @@ def _residual_units(offsets, targets, predictions, bound, step):
         shrink = shrink_factor(squared_norm, bound)
         for p in range(lo, hi):
             units[p] = to_units(shrink * (predictions[p] - targets[p]), step)
+        drop_beyond(units[lo:hi], bound, step)
     return units
 
 
@@ -251,11 +253,15 @@ def _along(items, lo, hi, units, direction, step):
 
 
 @njit(cache=True, nogil=True)
-def _add_products(offsets, items, units, direction, step, product_step, products):
+def _add_products(offsets, items, units, direction, step, product_step, bound, products):
     for u in range(len(offsets) - 1):
-        along = _along(items, offsets[u], offsets[u + 1], units, direction, step)
-        for p in range(offsets[u], offsets[u + 1]):
-            products[items[p]] += to_units(units[p] * step * along, product_step)
+        lo, hi = offsets[u], offsets[u + 1]
+        along = _along(items, lo, hi, units, direction, step)
+        for p in range(lo, hi):
+            units[p] = to_units(units[p] * step * along, product_step)
+        drop_beyond(units[lo:hi], bound, product_step)
+        for p in range(lo, hi):
+            products[items[p]] += units[p]
 
 
 @njit(cache=True, nogil=True)
@@ -265,5 +271,5 @@ def _add_energies(offsets, items, units, direction, n_items, step, energy_step, 
         squared_norm = 0.0
         for p in range(offsets[u], offsets[u + 1]):
             squared_norm += (units[p] * step) ** 2
-        energies[0] += to_units(along * along, energy_step)
+        energies[0] += to_units(along * along, energy_step)  # |x| is within its bound and |v| <= 1: a hair inside
         energies[1] += to_units(squared_norm / n_items, energy_step)

@@ -28,7 +28,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor
+from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor
 from lowkey.kernels.spectral_start import own_offset
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.linalg.packed import pack
@@ -87,7 +87,7 @@ class GradientRound(Sweep):
         threads, factors = get_num_threads(), np.ascontiguousarray(public["item_factors"], np.float64)
         gradients = np.zeros((threads, *factors.shape))
         of_users, of_rows = self.grids
-        units = np.trunc(own[:, 1:] / of_users.step)  # whole numbers, towards zero
+        units = _whole_rows(own, self.user_norm, of_users.step)
         _add_gradients(*rows, own, units, factors, self.residual_norm, of_rows.step, gradients)
         sums["item_gradient"] += gradients.sum(axis=0).astype(np.int64)
         sums["user_gram"] += pack(units.T @ units).astype(np.int64)
@@ -179,6 +179,17 @@ def _project(own, bound):
 
 
 @njit(cache=True, parallel=True)
+def _whole_rows(own, bound, step):
+    """The users' rows in grid units, towards zero."""
+    units = np.empty((len(own), own.shape[1] - 1))
+    for u in prange(len(own)):
+        for k in range(units.shape[1]):
+            units[u, k] = np.trunc(own[u, 1 + k] / step)
+        drop_beyond(units[u], bound, step)
+    return units
+
+
+@njit(cache=True, parallel=True)
 def _add_gradients(offsets, items, values, prior, weights, own, units, factors, bound, step, gradients):
     """Lines 7 and 9: clip the row of residuals, truncate it, multiply; whole numbers below 2^53 in float64."""
     threads, _, rank = gradients.shape
@@ -202,8 +213,12 @@ def _add_gradients(offsets, items, values, prior, weights, own, units, factors, 
                 if not squared < math.inf:  # infinite or no number: this user contributes nothing
                     continue
                 scale = shrink_factor(squared, bound) / step
-                for p in range(lo, offsets[u + 1]):
-                    t = float(math.trunc(scale * e[p - lo]))
-                    j = items[p]
-                    for k in range(rank):
-                        total[j, k] += t * x[k]
+                squared = 0.0
+                for q in range(offsets[u + 1] - lo):
+                    e[q] = np.trunc(scale * e[q])
+                    squared += e[q] * e[q]
+                if fits(squared, bound, step):
+                    for p in range(lo, offsets[u + 1]):
+                        t, to = e[p - lo], total[items[p]]
+                        for k in range(rank):
+                            to[k] += t * x[k]

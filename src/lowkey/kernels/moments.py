@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.privacy.grid import Grid
@@ -133,6 +133,8 @@ def _residual_rows(offsets, items, values, prior, slots, kept, residual_bound, o
                 x[at] = to_units(scale * (values[p] - prior[items[p]] - offset), x_step)
                 o[at] = to_units(weight, o_step)
                 at += 1
+        drop_beyond(x[first:at], residual_bound, x_step)
+        drop_beyond(o[first:at], 1.0, o_step)
     return x, o
 
 
@@ -146,4 +148,5 @@ def _weighted_rows(offsets, slots, weights, step):
         scale = 0.0 if squared_norm == 0.0 else shrink_factor(1.0, 1.0) / np.sqrt(squared_norm)
         for p in range(offsets[u], offsets[u + 1]):
             y[p] = to_units(scale * weights[slots[p]], step)
+        drop_beyond(y[offsets[u] : offsets[u + 1]], 1.0, step)
     return y

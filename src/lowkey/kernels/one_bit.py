@@ -117,6 +117,7 @@ class ClampedGradient(SignSweep):
         scores = np.clip(scores, -self.entry_bound, self.entry_bound)
         inside = self.gradient_bound * (1.0 - HAIR)
         gradient = np.clip(-signs * self.link.slope(signs * scores), -inside, inside)
+        gradient[np.isnan(gradient)] = 0.0  # a score that is no number: as an integer it would be -2^63
         return np.trunc(gradient / Grid.for_bound(self.gradient_bound, BITS).step).astype(np.int64)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit, prange
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
 from lowkey.kernels.moments import BITS, RatingMoments
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
@@ -51,14 +51,14 @@ class GramView(Sweep):
     def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
         offsets, slots, x = self.moments.rows(block, public)[:3]
         x = x * Grid.for_bound(self.moments.residual_bound, BITS).step
-        z, scale = _views(offsets, slots, x, public["basis"], self.view_bound)
         step = Grid.for_bound(self.view_bound, VIEW_BITS).step
+        z, scale = _views(offsets, slots, x, public["basis"], self.view_bound, step)
         _add_views(offsets, slots, x, z, scale, public["basis"], step, sums[self.name])
         return None
 
 
 @njit(cache=True, parallel=True)
-def _views(offsets, slots, x, basis, view_bound):
+def _views(offsets, slots, x, basis, view_bound, step):
     """z of every user, and the factor that brings the user's matrix inside the bound; each from the own row alone."""
     n_users, width = len(offsets) - 1, basis.shape[1]
     views, scales = np.zeros((n_users, width)), np.zeros(n_users)
@@ -71,8 +71,13 @@ def _views(offsets, slots, x, basis, view_bound):
         for p in range(offsets[u], offsets[u + 1]):
             for k in range(width):
                 squared_norm += (x[p] * (z[k] - x[p] * basis[slots[p], k])) ** 2
+        scale, squares = shrink_factor(squared_norm, view_bound), np.zeros(width)
+        for p in range(offsets[u], offsets[u + 1]):
+            for k in range(width):
+                whole = float(to_units(scale * x[p] * (z[k] - x[p] * basis[slots[p], k]), step))  # as in _add_views
+                squares[k] += whole * whole
         views[u] = z
-        scales[u] = shrink_factor(squared_norm, view_bound)
+        scales[u] = scale if fits(squares.sum(), view_bound, step) else 0.0
     return views, scales
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit, prange
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.privacy.grid import Grid
@@ -80,4 +80,5 @@ def _row_units(offsets, items, values, prior, weights, offset_reg, row_norm, per
         scale *= shrink_factor(squared_norm, row_norm)
         for p in range(lo, hi):
             units[p] = to_units(scale * weights[items[p]] * (values[p] - prior[items[p]] - offset), step)
+        drop_beyond(units[lo:hi], row_norm, step)
     return units

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit, prange
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.frank_wolfe import BITS
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
@@ -75,7 +75,7 @@ class CleansedMoments(Sweep):
 @njit(cache=True, nogil=True)
 def _add_densities(offsets, n_items, step, densities):
     for u in range(len(offsets) - 1):
-        densities[0] += to_units((offsets[u + 1] - offsets[u]) / n_items, step)
+        densities[0] += to_units(min((offsets[u + 1] - offsets[u]) / n_items, 1.0), step)
         densities[1] += to_units(1.0, step)
 
 
@@ -94,4 +94,6 @@ def _cleansed_units(offsets, items, values, prior, residual_bound, offset_reg, s
                 residual = (values[p] - prior[items[p]] - offset) / residual_bound
                 residuals[p] = to_units(weight * min(max(residual, -1.0), 1.0), step)
                 weights[p] = to_units(weight, step)
+            drop_beyond(residuals[lo:hi], 1.0, step)
+            drop_beyond(weights[lo:hi], 1.0, step)
     return residuals, weights

@@ -21,7 +21,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, Measurements, RecordBlock, SparseMeasurements, frozen
-from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
 from lowkey.linalg.lowrank import FixedRank
 from lowkey.privacy.grid import HAIR, Grid
@@ -144,7 +144,9 @@ def _clipped(value, bound):
 @njit(cache=True, nogil=True, parallel=True, fastmath=SUMS_IN_ANY_ORDER)
 def _add_dense_start(measurements, scale, y, response_bound, measurement_bound, per_unit, partial):
     n, size, chunks = measurements.shape[0], measurements.shape[1], partial.shape[0]
+    most = response_bound * measurement_bound * per_unit
     for chunk in prange(chunks):
+        units = np.empty(size)
         for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
             x = measurements[i]
             squared = 0.0
@@ -152,13 +154,25 @@ def _add_dense_start(measurements, scale, y, response_bound, measurement_bound, 
                 squared += (scale * x[j]) * (scale * x[j])
             coefficient = _clipped(y[i], response_bound) * shrink_factor(squared, measurement_bound) * scale * per_unit
             if math.isfinite(squared) and math.isfinite(coefficient):
-                for j in range(size):
-                    partial[chunk, j] += np.trunc(coefficient * x[j])
+                units[:] = x
+                if fits(_truncate(units, coefficient), most, 1.0):
+                    for j in range(size):
+                        partial[chunk, j] += units[j]
+
+
+@njit(cache=True, nogil=True, fastmath=SUMS_IN_ANY_ORDER)
+def _truncate(x, coefficient):
+    """x becomes coefficient * x, towards zero; returns the sum of squares."""
+    squared = 0.0
+    for j in range(len(x)):
+        x[j] = np.trunc(coefficient * x[j])
+        squared += x[j] * x[j]
+    return squared
 
 
 @njit(cache=True, nogil=True)
 def _add_sparse_start(offsets, flat, whitened, y, response_bound, measurement_bound, per_unit, total):
-    scratch = np.zeros(len(total))
+    scratch, most = np.zeros(len(total)), response_bound * measurement_bound * per_unit
     for i in range(len(offsets) - 1):
         for p in range(offsets[i], offsets[i + 1]):
             scratch[flat[p]] += whitened[p]
@@ -167,6 +181,10 @@ def _add_sparse_start(offsets, flat, whitened, y, response_bound, measurement_bo
             squared += scratch[flat[p]] ** 2  # a cell that occurs twice counts twice: the norm is never too small
         coefficient = _clipped(y[i], response_bound) * shrink_factor(squared, measurement_bound) * per_unit
         usable = math.isfinite(squared) and math.isfinite(coefficient)
+        squared = 0.0
+        for p in range(offsets[i], offsets[i + 1]):
+            squared += float(to_units(coefficient * scratch[flat[p]], 1.0)) ** 2
+        usable = usable and fits(squared, most, 1.0)
         for p in range(offsets[i], offsets[i + 1]):
             if usable:
                 total[flat[p]] += to_units(coefficient * scratch[flat[p]], 1.0)
@@ -283,10 +301,11 @@ def _add_record(i, y, along, across, values, left, reflector, dual, bounds, tota
     if not (math.isfinite(squared) and math.isfinite(predicted) and math.isfinite(coefficient)):
         return
     coefficient *= bounds[2]  # grid units: a power of two, so exact
+    squared = 0.0
     for k in range(rank):
-        part = total[k * d1 : (k + 1) * d1]
-        for j in range(d1):
-            part[j] += np.trunc(coefficient * along[k, j])
-        part = total[rank * d1 + k * (d2 - rank) : rank * d1 + (k + 1) * (d2 - rank)]
-        for j in range(d2 - rank):
-            part[j] += np.trunc(coefficient * across[k, rank + j])
+        squared += _truncate(along[k], coefficient) + _truncate(across[k, rank:], coefficient)
+    if not fits(squared, bounds[0] * bounds[1] * bounds[2], 1.0):
+        return
+    for k in range(rank):
+        total[k * d1 : (k + 1) * d1] += along[k]
+        total[rank * d1 + k * (d2 - rank) : rank * d1 + (k + 1) * (d2 - rank)] += across[k, rank:]

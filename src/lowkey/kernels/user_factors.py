@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from lowkey.kernels.bounding import shrink_factor
+from lowkey.kernels.bounding import drop_beyond, shrink_factor
 from lowkey.linalg.blas import SGEMM, SPOTRF, add_gram_float32, cholesky, outer_gram_float32, solve_factored
 
 FACTOR_BITS = 18  # products have 36, so that float64 sums over 2^17 users are exact
@@ -136,3 +136,4 @@ def _to_grid(solution, factor):
     scale = shrink_factor(squared, 1.0) * 2.0**FACTOR_BITS
     for k in range(len(solution)):
         factor[k] = np.float32(math.trunc(np.float64(solution[k]) * scale))
+    drop_beyond(factor, 1.0, 2.0**-FACTOR_BITS)
