@@ -8,9 +8,9 @@ import pytest
 
 import lowkey as lk
 from lowkey.errors import InputError
-from lowkey.methods.als_published import exact_noise_factor, published_plan, renyi_epsilon
 from lowkey.privacy.plan import Plan
 from lowkey_lab.dpals_table4 import ML_10M, ML_10M_DELTA, ML_10M_TOP400, ML_20M, ML_20M_DELTA, Column
+from lowkey_lab.published.als import exact_noise_factor, published_plan, renyi_epsilon
 
 N_ITEMS = {ML_10M: 10_677, ML_10M_TOP400: 400, ML_20M: 20_108}  # Table 2
 

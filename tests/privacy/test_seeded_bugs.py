@@ -15,7 +15,7 @@ from test_replay import neighbour
 
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Sweep
-from lowkey.methods.old_base import Recommender
+from lowkey.methods.base import Recommender
 from lowkey.model import Model
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.mechanisms import Gaussian

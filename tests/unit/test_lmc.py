@@ -14,8 +14,8 @@ from lowkey.errors import InputError
 from lowkey.kernels.lmc import GradientRound
 from lowkey.kernels.spectral_start import StartGram
 from lowkey.linalg.packed import unpack
-from lowkey.linalg.spectral_start import balanced_start
-from lowkey.methods.lmc_published import booked_epsilon
+from lowkey.methods.starts import balanced_start
+from lowkey_lab.published.lmc import booked_epsilon
 from lowkey.privacy.accounting import gaussian_epsilon
 from lowkey.privacy.noise import SeededNoise
 

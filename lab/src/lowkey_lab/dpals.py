@@ -14,13 +14,13 @@ from typing import Any
 
 from lowkey.evaluation.metrics import rmse
 from lowkey.methods.als.method import ALS, DPALS
-from lowkey.methods.als_published import published_plan, renyi_epsilon
 from lowkey.methods.factors.method import DPFactors
 from lowkey.methods.frank_wolfe.method import DPFrankWolfe
 from lowkey_lab import sources
 from lowkey_lab.claims import Claim, Outcome, absent
 from lowkey_lab.datasets import planted
 from lowkey_lab.dpals_table4 import ML_10M, ML_10M_DELTA, ML_10M_TOP400, ML_20M, ML_20M_DELTA
+from lowkey_lab.published.als import published_plan, renyi_epsilon
 from lowkey_lab.pyplot import pyplot
 
 Row = dict[str, Any]

@@ -17,10 +17,10 @@ import numpy as np
 
 import lowkey as lk
 from lowkey.evaluation.protocol import evaluate
-from lowkey.methods.lmc_published import booked_epsilon
 from lowkey_lab import datasets
 from lowkey_lab.claims import Claim, Outcome
 from lowkey_lab.lmc_trials import DELTA, METHODS, Cell, Row, planted, run
+from lowkey_lab.published.lmc import booked_epsilon
 
 EPSILONS, USERS, RANKS, STARTS = (2.0, 5.0, 10.0, 20.0), (5_000, 10_000, 15_000), (3, 5, 7), ("random", "private")
 RANK_SETTINGS = ((15_000, 5.0), (10_000, 10.0))  # of Figure 3

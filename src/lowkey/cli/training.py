@@ -14,7 +14,7 @@ from lowkey.cli.screen import Screen
 from lowkey.cli.spark import Cluster
 from lowkey.data.domain import Domain, Scale
 from lowkey.errors import InputError, LowkeyError, refuse
-from lowkey.methods.old_base import Recommender
+from lowkey.methods.base import Recommender
 from lowkey.methods.catalogue import PrivateCatalogue
 from lowkey.methods.registry import default_method, estimator
 from lowkey.privacy.billboard import Billboard

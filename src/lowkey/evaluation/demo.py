@@ -13,7 +13,7 @@ from lowkey.errors import refuse
 
 if TYPE_CHECKING:
     from lowkey.data.ratings import Ratings
-    from lowkey.methods.old_base import Recommender
+    from lowkey.methods.base import Recommender
 
 USERS, FILMS, RATINGS_PER_USER = 20_000, 600, 50.0
 EPSILON, DELTA = 1.0, 1e-6

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.kernels.user_factors import CHUNK, FACTOR_BITS, user_factors
 from lowkey.linalg.blas import DGEMM, add_gram_float64
 from lowkey.linalg.packed import pack
@@ -40,7 +40,7 @@ FACTOR_GRID = Grid(-FACTOR_BITS)
 PEAK = 1 << (2 * FACTOR_BITS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ItemEquations(Sweep):
     """Round ``round``: every item's Gram matrix G_j and right-hand side g_j, and K if ``unobserved_weight`` is above 0.
 
@@ -56,10 +56,13 @@ class ItemEquations(Sweep):
     """
 
     round: int
+    prior: NDArray[np.float64]  # what is expected of each item
+    item_weights: NDArray[np.float64]  # 0: the item takes no part
+    rarity: NDArray[np.int64]  # a public order of the items, rarest first, for ``max_ratings``
+    item_factors: NDArray[np.float64]  # columns orthogonal where ``unobserved_weight`` is above 0
     row_bound: float
     offset_reg: float | None  # None: no offset of the user's own
     user_reg: float
-    user_reg_exponent: float = 0.0  # ridge = user_reg * (number of ratings)^exponent; local, and free
     unobserved_weight: float = 0.0
     max_ratings: int | None = None  # rarest items first; None: all of them, by item weight
     user_gram_scale: float = 1.0
@@ -73,8 +76,9 @@ class ItemEquations(Sweep):
     def row_grid(self) -> Grid:
         return Grid.for_bound(self.row_bound, FACTOR_BITS)
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        n_items, rank = public["item_factors"].shape
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        n_items, rank = self.item_factors.shape
         gram, rhs, users, misfit = self.names
         acute = Sensitivity.of_acute_vectors(1.0)
         row = Sensitivity.of_vectors(self.row_bound)
@@ -90,13 +94,13 @@ class ItemEquations(Sweep):
             found += (Statistic(misfit, (2,), FACTOR_GRID.squared, Sensitivity(apart, apart), PEAK),)
         return found
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        weights = np.ascontiguousarray(public["item_weights"], np.float64)
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        weights = np.ascontiguousarray(self.item_weights, np.float64)
         rows = (block.offsets, block.items)
-        rarity = self._rarity(public)
+        rarity = self._order()
         roots = np.sqrt(weights)
-        targets, root_scale, row_scale, cutoff = self._row_sides(block, public, weights, roots, rarity)
-        factors, misfits = self._factors(block, public, targets, weights)
+        targets, root_scale, row_scale, cutoff = self._row_sides(block, weights, roots, rarity)
+        factors, misfits = self._factors(block, targets, weights)
         starts, position, _ = users_by_item(*rows, len(weights))
         order, bounds = deal(np.diff(starts), get_num_threads())
         gram, rhs, users, misfit = self.names
@@ -115,26 +119,23 @@ class ItemEquations(Sweep):
             _add_misfits(block.offsets, misfits, self.misfit_bound, FACTOR_GRID.squared.step, sums[misfit])
         return None
 
-    def _rarity(self, public: Public) -> NDArray[np.int64]:
-        """A public order of the items, rarest first: it has no ties, so no draw is needed. Empty: nothing is left out."""
-        if self.max_ratings is None or self.max_ratings >= len(public["item_weights"]):
+    def _order(self) -> NDArray[np.int64]:
+        """The order of the items has no ties, so no draw is needed. Empty: nothing is left out."""
+        if self.max_ratings is None or self.max_ratings >= len(self.item_weights):
             return np.zeros(0, np.int64)
-        return np.ascontiguousarray(public["rarity"], np.int64)
+        return np.ascontiguousarray(self.rarity, np.int64)
 
-    def _row_sides(self, block: Block, public: Public, weights: Any, roots: Any, rarity: Any) -> Any:
-        prior = public["center"] + public["item_bias"]
+    def _row_sides(self, block: Block, weights: Any, roots: Any, rarity: Any) -> Any:
         has_offset, offset_reg = self.offset_reg is not None, self.offset_reg or 0.0
         cap = 0 if self.max_ratings is None else self.max_ratings
         bounds = (has_offset, offset_reg, self.row_bound, 1.0 / self.row_grid.step, cap)
-        return _row_sides(block.offsets, block.items, block.values, prior, weights, roots, rarity, *bounds)
+        return _row_sides(block.offsets, block.items, block.values, self.prior, weights, roots, rarity, *bounds)
 
-    def _factors(self, block: Block, public: Public, targets: Any, weights: NDArray[np.float64]) -> Any:
-        """Columns of ``item_factors`` must be orthogonal where ``unobserved_weight`` is above 0: the methods see to it."""
-        design = np.asarray(public["item_factors"], np.float64)
+    def _factors(self, block: Block, targets: Any, weights: NDArray[np.float64]) -> Any:
+        design = np.asarray(self.item_factors, np.float64)
         with np.errstate(over="ignore", invalid="ignore"):  # a factor that is no number makes no contribution
             ridge = (self.unobserved_weight * (design * design).sum(axis=0)).astype(np.float32)
-            counts = np.maximum(np.diff(block.offsets), 1).astype(np.float64)
-            regs = (self.user_reg * counts**self.user_reg_exponent).astype(np.float32)
+            regs = np.full(len(block.offsets) - 1, self.user_reg, np.float32)
             design = np.ascontiguousarray(design, np.float32)
         return user_factors(block.offsets, block.items, targets, weights > 0.0, design, ridge, regs)
 

@@ -14,49 +14,57 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor, to_units
-from lowkey.kernels.sweep import Local, Public, Sums, Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
 
 BITS = 26
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ItemMeans(Sweep):
     """Per item, the weighted sum of users' residuals (in units of ``residual_bound``) and the weighted count.
 
-    A user with m ratings has weight w = 1/sqrt(m). Residuals e_j = r_j - center - bias_j - offset, the offset being the
-    user's own damped mean. Their part of the contribution is (w e_j / residual_bound)_j, clipped to norm 1; the counts'
-    part is (count_weight w)_j, of norm c = count_weight. Together sqrt(1 + c^2); residuals alone replace at 2, counts
-    (non-negative) at sqrt(2) c, so replace-one is sqrt(4 + 2 c^2). With ``residual_bound=None`` (binary feedback) only
-    the counts are summed, with weight 1.
+    A user with m ratings has weight w = 1/sqrt(m). Residuals e_j = r_j - prior_j - offset, the offset being the user's
+    own damped mean. Their part of the contribution is (w e_j / residual_bound)_j, clipped to norm 1; the counts' part is
+    (count_weight w)_j, of norm c = count_weight. Together sqrt(1 + c^2); residuals alone replace at 2, counts
+    (non-negative) at sqrt(2) c, so replace-one is sqrt(4 + 2 c^2).
     """
 
-    residual_bound: float | None
+    prior: NDArray[np.float64]  # what is expected of each item
+    residual_bound: float
     offset_reg: float
     count_weight: float = 1.0
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        n_items = public["n_items"]
-        grid = Grid.for_bound(1.0, BITS)
-        if self.residual_bound is None:
-            bound = Sensitivity.of_acute_vectors(1.0)
-            return (Statistic("item_counts", (n_items,), grid, bound, 1 << BITS),)
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         c2 = self.count_weight**2
         bound = Sensitivity(math.sqrt(1.0 + c2), math.sqrt(4.0 + 2.0 * c2))
-        return (Statistic("item_means", (2, n_items), grid, bound, 1 << BITS),)
+        return (Statistic("item_means", (2, len(self.prior)), Grid.for_bound(1.0, BITS), bound, 1 << BITS),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        step = Grid.for_bound(1.0, BITS).step
-        if self.residual_bound is None:
-            _add_counts(block.offsets, block.items, step, sums["item_counts"])
-        else:
-            prior = public["center"] + public["item_bias"]
-            bounds = (self.residual_bound, self.offset_reg, self.count_weight)
-            _add_means(block.offsets, block.items, block.values, prior, *bounds, step, sums["item_means"])
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        bounds = (self.residual_bound, self.offset_reg, self.count_weight, Grid.for_bound(1.0, BITS).step)
+        _add_means(block.offsets, block.items, block.values, self.prior, *bounds, sums["item_means"])
+        return None
+
+
+@dataclass(frozen=True)
+class ItemCounts(Sweep):
+    """Per item, how many users have it, each with weight 1/sqrt(m) on m items: a non-negative vector of norm 1."""
+
+    n_items: int
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        bound = Sensitivity.of_acute_vectors(1.0)
+        return (Statistic("item_counts", (self.n_items,), Grid.for_bound(1.0, BITS), bound, 1 << BITS),)
+
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        _add_counts(block.offsets, block.items, Grid.for_bound(1.0, BITS).step, sums["item_counts"])
         return None
 
 

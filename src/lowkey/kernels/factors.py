@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor, to_units
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.blas import DGEMM, SGEMM, add_gram, outer_gram, product
 from lowkey.linalg.inverse import invert_positive, spare_size
-from lowkey.linalg.packed import add_square, pack, packed_length
+from lowkey.linalg.packed import pack
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
@@ -47,10 +47,9 @@ ACTIVITY = 2.0  # scale of the third, so that it is of order one for most users
 EXCESS = 0.5  # scale of the last
 LARGEST_EXCESS = 8.0  # beyond which it is cut
 TAME = 300.0  # |a|^2/ridge up to which a user's solve is well posed in float32
-BINS, BINS_PER_OCTAVE = 64, 4  # of users' norms, from 2^-8 to 2^8 of the bound; the ends take what lies beyond
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FactorRound(Sweep):
     """Per item the sum of w e p (``item_update_t``), and over users the second moments of what it was made of.
 
@@ -61,66 +60,48 @@ class FactorRound(Sweep):
     Frobenius norm |x|^2 <= moment_bound^2, so replace-one is sqrt(2) times add/remove. d compares the user's offset s with
     its prior variance t^2 = reg/offset_reg: with b the share of an offset that the ridge lets through, E[s^2] = t^2 b if t
     is right, so d = s^2/t^2 - b has mean 0 then.
-    With a ``gram_bound`` also every item's own matrix (``item_gram_t``): the stack of g_j g_j^T, g_j = sqrt(c w_j/N) p_j. c
-    is small enough that its norm, the root of the sum of |g_j|^4, is at most ``gram_bound`` too; g_j is truncated before
-    it is multiplied. Positive semidefinite again.
-    With ``norms`` also in which of ``BINS`` bins the norm of a user's update lay before the clip (``update_norms``): one
-    user adds 1 to one bin, which is acute.
     """
 
     number: int
+    prior: NDArray[np.float64]  # what is expected of each item
+    item_factors: NDArray[np.float64]
+    item_weights: NDArray[np.float64]
+    bias_scales: NDArray[np.float64]
     update_bound: float
     moment_bound: float
     reg: float
     offset_reg: float
-    gram_bound: float | None = None
-    norms: bool = False
 
     @property
     def update(self) -> str:
         return f"item_update_{self.number}"
 
     @property
-    def gram(self) -> str:
-        return f"item_gram_{self.number}"
-
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        n_items, rank = public["item_factors"].shape
-        update_grid, moment_grid, gram_grid = self._grids()
+    def statistics(self) -> tuple[Statistic, ...]:
+        n_items, rank = self.item_factors.shape
+        update_grid, moment_grid = self._grids()
         moments = Sensitivity.of_acute_vectors(self.moment_bound**2)
-        found = (
+        return (
             Statistic(self.update, (n_items, rank + 1), update_grid, Sensitivity.of_vectors(self.update_bound), 1),
             Statistic("user_moments", symmetric_shape(rank + EXTRA), moment_grid.squared, moments, 1, "symmetric"),
         )
-        if self.gram_bound is not None:
-            stack, acute = symmetric_shape(rank + 1, n_items), Sensitivity.of_acute_vectors(self.gram_bound)
-            found += (Statistic(self.gram, stack, gram_grid.squared, acute, 1, "symmetric"),)
-        if self.norms:
-            found += (Statistic("update_norms", (BINS,), Grid(0), Sensitivity.of_acute_vectors(1.0), 1),)
-        return found
 
-    def _grids(self) -> tuple[Grid, Grid, Grid]:
-        root = math.sqrt(self.gram_bound or 1.0)  # |g_j|^2 <= gram_bound
-        moments, grams = (Grid.for_bound(bound, MOMENT_BITS) for bound in (self.moment_bound, root))
-        return Grid.for_bound(self.update_bound, UPDATE_BITS), moments, grams
+    def _grids(self) -> tuple[Grid, Grid]:
+        return Grid.for_bound(self.update_bound, UPDATE_BITS), Grid.for_bound(self.moment_bound, MOMENT_BITS)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        prior = public["center"] + public["item_bias"]
-        n_items, rank = public["item_factors"].shape
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        n_items, rank = self.item_factors.shape
         n_users, threads = len(block.offsets) - 1, get_num_threads()
         ridge = np.append(self.offset_reg, np.full(rank, self.reg))
-        design, routine = self._design(public, ridge)
-        steps = [grid.step for grid in self._grids()]
-        gram_bound = math.inf if self.gram_bound is None else self.gram_bound
-        bounds = np.array([self.update_bound, self.moment_bound, gram_bound, *steps])
+        design, routine = self._design(ridge)
+        bounds = np.array([self.update_bound, self.moment_bound, *(grid.step for grid in self._grids())])
         updates = np.zeros((threads, n_items, rank + 1), np.int64)
-        grams = np.zeros((threads, n_items if gram_bound < math.inf else 0, packed_length(rank + 1)), np.int64)
-        moments, bins = np.zeros((n_users, rank + EXTRA)), np.full(n_users, -1)
+        moments = np.zeros((n_users, rank + EXTRA))
         rows = (block.offsets, block.items, block.values)
-        facts = (prior, design, public["item_weights"], public["bias_scales"], ridge, bounds, moments, bins, routine)
+        facts = (self.prior, design, self.item_weights, self.bias_scales, ridge, bounds, moments, routine)
 
         def part(thread: int) -> None:
-            _contribute(thread, threads, *rows, *facts, updates[thread], grams[thread])
+            _contribute(thread, threads, *rows, *facts, updates[thread])
 
         if threads == 1:
             part(0)
@@ -131,18 +112,14 @@ class FactorRound(Sweep):
         for first in range(0, n_users, EXACT_USERS):
             some = moments[first : first + EXACT_USERS]
             sums["user_moments"] += pack(some.T @ some).astype(np.int64)
-        if self.gram_bound is not None:
-            sums[self.gram] += grams.sum(axis=0)
-        if self.norms:
-            sums["update_norms"] += np.bincount(bins[bins >= 0], minlength=BINS)
         return None
 
-    def _design(self, public: Public, ridge: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
+    def _design(self, ridge: NDArray[np.float64]) -> tuple[NDArray[Any], int]:
         """Rows (1, v_j) and the gemm for them: in float32, twice as fast, where public facts say that it will do.
 
         An item left out divides by 1 - h >= 1/(1 + a . ridge^-1 a): this must not be near the rounding error.
         """
-        design = np.column_stack([np.ones(len(public["item_factors"])), public["item_factors"]])
+        design = np.column_stack([np.ones(len(self.item_factors)), self.item_factors])
         with np.errstate(over="ignore", invalid="ignore"):
             tame = bool((design**2 @ (1.0 / ridge)).max() < TAME)
         return (design.astype(np.float32), SGEMM) if tame else (design, DGEMM)
@@ -151,19 +128,18 @@ class FactorRound(Sweep):
 # A division by zero is no number here, and such a user adds nothing: an exception would tell that there is one.
 @njit(cache=True, nogil=True, error_model="numpy")
 def _contribute(
-    thread, threads, offsets, items, values, prior, design, weights, bias_scales, ridge, bounds, moments, bins, routine,
-    update, gram,
+    thread, threads, offsets, items, values, prior, design, weights, bias_scales, ridge, bounds, moments, routine, update,
 ):  # fmt: skip
-    """A thread adds its users' matrices to its own totals, and writes their vectors x and bins, all in grid units."""
+    """A thread adds its users' matrices to its own totals, and writes their vectors x, all in grid units."""
     n_users, size = len(offsets) - 1, design.shape[1]
-    update_bound, moment_bound, gram_bound, update_step, moment_step, gram_step = bounds
+    update_bound, moment_bound, update_step, moment_step = bounds
     longest = 0
     for u in range(n_users):
         longest = max(longest, offsets[u + 1] - offsets[u])
     a = np.empty((longest, size), design.dtype)  # (1, v_j)
     rows = np.empty((longest, size), design.dtype)  # A^-1 (1, v_j), then p
     y, w, b = np.empty(longest), np.empty(longest), np.empty(longest)  # y is then w e
-    solution, root, units, squares = np.empty(size), np.empty(size, design.dtype), np.empty(size, np.int64), np.empty(size)
+    solution, root, squares = np.empty(size), np.empty(size, design.dtype), np.empty(size)
     inverse, spare = np.empty(size * size, design.dtype), np.empty(spare_size(size), design.dtype)
     for part in range(thread, (n_users + SLICE - 1) // SLICE, threads):
         for u in range(part * SLICE, min(n_users, (part + 1) * SLICE)):
@@ -179,18 +155,14 @@ def _contribute(
             if not solved:  # defined, and a function of this user alone
                 continue
             total_weight, variance, seen, bias_square = _leave_one_out(a, y, w, b, m, solution, rows)
-            mean_square, squared_norm, squared_gram = _squared_norms(rows, y, w, m)
+            mean_square, squared_norm = _squared_norms(rows, y, w, m)
             mean_square /= total_weight
             scale = 1.0 / math.sqrt(mean_square)
-            squared_norm, squared_gram = squared_norm * scale * scale, squared_gram * scale * scale
-            clip = min(shrink_factor(squared_norm, update_bound), shrink_factor(squared_gram, gram_bound))
-            if not squared_norm * clip < np.inf or not squared_gram < np.inf:  # this user contributes nothing
+            squared_norm *= scale * scale
+            clip = shrink_factor(squared_norm, update_bound)
+            if not squared_norm * clip < np.inf:  # this user contributes nothing
                 continue
             _add_rows(own, rows, y, clip * scale / update_step, update_bound, update_step, squares, update)
-            if len(gram):
-                _add_grams(own, rows, w, clip * scale, gram_bound, gram_step, units, gram)
-            octaves = 0.5 * math.log2(max(squared_norm, 1e-300)) - math.log2(update_bound)
-            bins[u] = min(max(math.floor(BINS_PER_OCTAVE * octaves) + BINS // 2, 0), BINS - 1)
             x = moments[u]
             x[0], x[size], x[size + 1] = 1.0, math.sqrt(variance) / update_bound, ACTIVITY * float(m) ** -0.25
             x[size + 2] = EXCESS * min(solution[0] ** 2 * ridge[0] / ridge[size - 1] - seen, LARGEST_EXCESS)
@@ -301,8 +273,8 @@ def _leave_one_out(a, y, w, b, m, solution, rows):
 
 @njit(cache=True, fastmath={"reassoc", "nsz"})
 def _squared_norms(rows, y, w, m):
-    """Sums of w |p|^2, (w e)^2 |p|^2 and w^2 |p|^4, of the rows as they are stored: what is clipped is what is added."""
-    mean_square, squared_norm, squared_gram = 0.0, 0.0, 0.0
+    """Sums of w |p|^2 and (w e)^2 |p|^2, of the rows as they are stored: what is clipped is what is added."""
+    mean_square, squared_norm = 0.0, 0.0
     for p in range(m):
         row, square = rows[p], 0.0
         for k in range(len(row)):
@@ -310,8 +282,7 @@ def _squared_norms(rows, y, w, m):
             square += entry * entry
         mean_square += w[p] * square
         squared_norm += y[p] * y[p] * square
-        squared_gram += w[p] * w[p] * square * square
-    return mean_square, squared_norm, squared_gram
+    return mean_square, squared_norm
 
 
 @njit(cache=True)
@@ -329,25 +300,3 @@ def _add_rows(own, rows, y, factor, bound, step, squares, total):
         row, to, weighted = rows[p], total[own[p]], y[p] * factor
         for k in range(len(to)):
             to[k] += np.int32(row[k] * weighted)
-
-
-@njit(cache=True)
-def _add_grams(own, rows, w, factor, bound, step, units, total):
-    """Packed triangles of g_j g_j^T, g_j = sqrt(factor w_j) p_j in whole units, if the root of the sum of |g_j|^4 fits."""
-    squared = 0.0
-    for p in range(len(own)):
-        squared += _whole_row(rows[p], math.sqrt(factor * w[p]), step, units) ** 2
-    if fits(squared, bound, step * step):
-        for p in range(len(own)):
-            _whole_row(rows[p], math.sqrt(factor * w[p]), step, units)
-            add_square(total[own[p]], 1, units)
-
-
-@njit(cache=True)
-def _whole_row(row, root, step, units):
-    """``units`` = the row in whole units, and its square."""
-    square = 0.0
-    for k in range(len(units)):
-        units[k] = to_units(root * row[k], step)
-        square += np.float64(units[k]) * np.float64(units[k])
-    return square

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.kernels.user_solve import ridge_rows
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
@@ -35,7 +36,21 @@ BITS = 19  # of a residual; its products take 38, and 2^25 users fill an int64
 PRODUCT_BITS = 26
 
 
-@dataclass(frozen=True)
+class Walk(NamedTuple):
+    """What was posted so far, and how users move along it: refit with a ridge for each direction, or step by step."""
+
+    directions: NDArray[np.float64]  # (rounds, n_items)
+    ridge: NDArray[np.float64] | None = None
+    gains: NDArray[np.float64] | None = None
+    decays: NDArray[np.float64] | None = None
+
+    @classmethod
+    def nowhere(cls, n_items: int) -> Walk:
+        """Before anything is posted: the residual is the row (with its sign changed)."""
+        return cls(np.zeros((0, n_items)), None, np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, eq=False)
 class ResidualSweep(Sweep):
     """What the three statistics share: the user's residual x after replaying the billboard, of norm at most ``bound``.
 
@@ -44,9 +59,15 @@ class ResidualSweep(Sweep):
     """
 
     round: int
+    walk: Walk
+    center: float
     row_norm: float
     residual_norm: float
     offset_reg: float  # infinite: the user's own mean is not subtracted
+
+    @property
+    def n_items(self) -> int:
+        return self.walk.directions.shape[1]
 
     @property
     def bound(self) -> float:
@@ -57,31 +78,32 @@ class ResidualSweep(Sweep):
     def grid(self) -> Grid:
         return Grid.for_bound(self.bound, BITS)
 
-    def units(self, block: Block, public: Public) -> NDArray[np.int64]:
+    def units(self, block: Block) -> NDArray[np.int64]:
         """Every user's residual in grid units, entry by entry."""
         rows = (block.offsets, block.items)
-        targets, _ = centered_rows(*rows, block.values, public["center"], self.offset_reg, self.row_norm)
-        _, predictions = local_rows(*rows, targets, self.row_norm, public)
+        targets, _ = centered_rows(*rows, block.values, self.center, self.offset_reg, self.row_norm)
+        _, predictions = local_rows(*rows, targets, self.row_norm, self.walk)
         return _residual_units(block.offsets, targets, predictions, self.bound, self.grid.step)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ResidualGram(ResidualSweep):
     """The sum of x x^T, a packed triangle. |x x^T|_F = |x|^2 <= bound^2, and x x^T is positive semidefinite."""
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         peak = self.grid.units(self.bound) ** 2
         bound = Sensitivity.of_acute_vectors(self.bound**2)
-        shape = symmetric_shape(public["n_items"])
+        shape = symmetric_shape(self.n_items)
         return (Statistic(f"residual_gram_{self.round}", shape, self.grid.squared, bound, peak, "symmetric"),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
         triangle = sums[f"residual_gram_{self.round}"]
-        add_row_grams(block.offsets, block.items, self.units(block, public), public["n_items"], triangle)
+        add_row_grams(block.offsets, block.items, self.units(block), self.n_items, triangle)
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ResidualProduct(ResidualSweep):
     """The sum of x (x . v) for a public unit vector v: one step of a power iteration, without the matrix.
 
@@ -92,6 +114,7 @@ class ResidualProduct(ResidualSweep):
     """
 
     step: int
+    direction: NDArray[np.float64]
 
     @property
     def name(self) -> str:
@@ -101,26 +124,29 @@ class ResidualProduct(ResidualSweep):
     def product_grid(self) -> Grid:
         return Grid.for_bound(self.bound**2, PRODUCT_BITS)
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        n_items, squared = public["n_items"], self.bound**2
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        n_items, squared = self.n_items, self.bound**2
         truncation = 2.0 * self.product_grid.step * math.sqrt(n_items)
         bound = Sensitivity(squared, squared + truncation)
         return (Statistic(self.name, (n_items,), self.product_grid, bound, self.product_grid.units(squared)),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        direction, steps = _inside(public["direction"]), (self.grid.step, self.product_grid.step)
-        units = self.units(block, public)
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        direction, steps = _inside(self.direction), (self.grid.step, self.product_grid.step)
+        units = self.units(block)
         _add_products(block.offsets, block.items, units, direction, *steps, self.bound**2, sums[self.name])
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ResidualEnergy(ResidualSweep):
     """The sum of ((x . v)^2, |x|^2 / n_items): the eigenvalue of a public unit vector v, and the mean eigenvalue.
 
     Two non-negative numbers per user, at most bound^2 and bound^2 / n_items: both adding a user and exchanging one for
     another move each by at most that, together by bound^2 sqrt(1 + 1/n_items^2).
     """
+
+    direction: NDArray[np.float64]
 
     @property
     def name(self) -> str:
@@ -130,15 +156,16 @@ class ResidualEnergy(ResidualSweep):
     def energy_grid(self) -> Grid:
         return Grid.for_bound(self.bound**2, PRODUCT_BITS)
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         squared = self.bound**2
-        moved = squared * math.sqrt(1.0 + 1.0 / public["n_items"] ** 2)
+        moved = squared * math.sqrt(1.0 + 1.0 / self.n_items**2)
         return (Statistic(self.name, (2,), self.energy_grid, Sensitivity(moved, moved), self.energy_grid.units(squared)),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        direction, steps = _inside(public["direction"]), (self.grid.step, self.energy_grid.step)
-        units = self.units(block, public)
-        _add_energies(block.offsets, block.items, units, direction, public["n_items"], *steps, sums[self.name])
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        direction, steps = _inside(self.direction), (self.grid.step, self.energy_grid.step)
+        units = self.units(block)
+        _add_energies(block.offsets, block.items, units, direction, self.n_items, *steps, sums[self.name])
         return None
 
 
@@ -149,7 +176,7 @@ def _inside(direction: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def local_rows(
-    offsets: NDArray[np.int64], items: NDArray[np.int32], targets: NDArray[np.float64], row_norm: float, public: Public
+    offsets: NDArray[np.int64], items: NDArray[np.int32], targets: NDArray[np.float64], row_norm: float, walk: Walk
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Every user's row after all posted rounds: its coefficients on the directions, and itself on the user's entries.
 
@@ -157,11 +184,10 @@ def local_rows(
     regression (fully corrective Frank-Wolfe, Jaggi 2013 Algorithm 4, with a penalty for the constraint); without, the
     user repeats the steps one by one.
     """
-    directions: NDArray[np.float64] = public["directions"]
-    if public["ridge"] is None:
-        return _replay(offsets, items, targets, row_norm, directions, public["gains"], public["decays"])
-    design = np.ascontiguousarray(directions.T)
-    coefficients = ridge_rows(offsets, items, targets, design, np.diag(public["ridge"]))
+    if walk.ridge is None:
+        return _replay(offsets, items, targets, row_norm, walk.directions, walk.gains, walk.decays)
+    design = np.ascontiguousarray(walk.directions.T)
+    coefficients = ridge_rows(offsets, items, targets, design, np.diag(walk.ridge))
     return coefficients, _predictions(offsets, items, design, coefficients)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads, njit, prange
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor
 from lowkey.kernels.spectral_start import own_offset
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.packed import pack
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
@@ -41,7 +41,25 @@ SLICE = 64  # users dealt to a thread at a time
 Rows = tuple[Any, Any, Any, Any, Any]  # offsets, items, values, what is expected of each item, item weights
 
 
-@dataclass(frozen=True)
+class RowStart(NamedTuple):
+    """Where users' rows begin: a public map of their own rows, or, without one, a draw of this size by their own key."""
+
+    user_map: NDArray[np.float64] | None
+    std: float = 0.0
+    seed: int = 0
+
+
+class RowStep(NamedTuple):
+    """How users move their rows after a round, Algorithm 1 line 14: all of it was posted."""
+
+    factors: NDArray[np.float64]  # of the round before
+    pull: NDArray[np.float64]  # (step/2) R
+    size: float
+    least_ratings: float  # a row counts as at least so many ratings: the paper's p n_items
+    own_counts: bool  # or as its own number, where that is more
+
+
+@dataclass(frozen=True, eq=False)
 class GradientRound(Sweep):
     """The users' Gram matrix, the sum of u u^T, and the items' gradient, the sum of (w_j e_j)_j u^T.
 
@@ -52,6 +70,10 @@ class GradientRound(Sweep):
     (The paper's chain bounds the same difference by 4 G a and then books 2 sqrt(2) G a.)
     """
 
+    prior: NDArray[np.float64]  # what is expected of each item
+    item_weights: NDArray[np.float64]
+    item_factors: NDArray[np.float64]
+    move: RowStart | RowStep  # the first round starts, later ones step
     user_norm: float
     residual_norm: float
     offset_reg: float  # infinite: no offset of the user's own
@@ -62,8 +84,9 @@ class GradientRound(Sweep):
     def grids(self) -> tuple[Grid, Grid]:
         return Grid.for_bound(self.user_norm, BITS), Grid.for_bound(self.residual_norm, BITS)
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        n_items, rank = public["item_factors"].shape
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        n_items, rank = self.item_factors.shape
         of_users, of_rows = self.grids
         gram = Sensitivity.of_acute_vectors(self.user_norm**2)
         gradient = Sensitivity.of_vectors(self.user_norm * self.residual_norm)
@@ -73,18 +96,17 @@ class GradientRound(Sweep):
             Statistic("item_gradient", (n_items, rank), products, gradient, PEAK),
         )
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        prior = np.ascontiguousarray(public["center"] + public["item_bias"], np.float64)
-        weights = np.ascontiguousarray(public["item_weights"], np.float64)
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        prior = np.ascontiguousarray(self.prior, np.float64)
+        weights = np.ascontiguousarray(self.item_weights, np.float64)
         rows = (block.offsets, block.items, block.values, prior, weights)
-        if local is None:
-            own = self._start(rows, block.keys, public)
+        if isinstance(self.move, RowStart):
+            own = self._start(self.move, rows, block.keys)
         else:
             own = local.copy()
-            step = (public["last_factors"], public["pull"], public["user_step"], public["least_ratings"])
-            _step(*rows, *step, public["own_counts"], own)
+            _step(*rows, *self.move, own)
         _project(own, self.user_norm)
-        threads, factors = get_num_threads(), np.ascontiguousarray(public["item_factors"], np.float64)
+        threads, factors = get_num_threads(), np.ascontiguousarray(self.item_factors, np.float64)
         gradients = np.zeros((threads, *factors.shape))
         of_users, of_rows = self.grids
         units = _whole_rows(own, self.user_norm, of_users.step)
@@ -93,14 +115,13 @@ class GradientRound(Sweep):
         sums["user_gram"] += pack(units.T @ units).astype(np.int64)
         return own
 
-    def _start(self, rows: Rows, keys: NDArray[np.uint64], public: Public) -> NDArray[np.float64]:
-        """(n_users, 1 + rank): the own offset, then the row: the user map of a spectral start, or drawn by the key."""
-        rank = public["item_factors"].shape[1]
-        own = np.zeros((len(keys), 1 + rank))
-        if public["user_map"] is not None:
-            _map_rows(*rows, self.offset_reg, np.ascontiguousarray(public["user_map"], np.float64), own)
+    def _start(self, start: RowStart, rows: Rows, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """(n_users, 1 + rank): the own offset, then the row."""
+        own = np.zeros((len(keys), 1 + self.item_factors.shape[1]))
+        if start.user_map is not None:
+            _map_rows(*rows, self.offset_reg, np.ascontiguousarray(start.user_map, np.float64), own)
         else:
-            _draw_rows(*rows, self.offset_reg, keys, np.uint64(public["init_seed"]), public["start_std"], own)
+            _draw_rows(*rows, self.offset_reg, keys, np.uint64(start.seed), start.std, own)
         return own
 
 

@@ -7,7 +7,7 @@
 | y | a user's 0/1 row times public item weights, scaled to norm 1 | ``row_gram`` is the sum of y y^T |
 
 A row is scaled by its own length, so no rating is thrown away and light users count as much as heavy ones.
-``public["slots"]`` maps an item to its place in the head, -1 outside; places rise with items, so rows stay sorted.
+``slots`` maps an item to its place in the head, -1 outside; places rise with items, so rows stay sorted.
 Paper: ours (docs/moments.md), after McSherry and Mironov 2009.
 """
 
@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
@@ -45,49 +46,54 @@ def _gram(name: str, order: int, bound: float) -> Statistic:
     return Statistic(name, symmetric_shape(order), grid.squared, sensitivity, 1, "symmetric")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RatingMoments(Sweep):
-    """Residuals r_j - center - item_bias_j - offset, with the user's own damped offset over all of their ratings.
+    """Residuals r_j - prior_j - offset, with the user's own damped offset over all of their ratings.
 
     On the user's h items of the head, x = residuals/sqrt(h), clipped to norm ``residual_bound`` (the root mean square of
     the user's residuals), and o = 1/sqrt(h), of norm 1.
     """
 
+    prior: NDArray[np.float64]  # what is expected of each item
+    slots: NDArray[np.int32]
+    order: int  # of the head
     residual_bound: float
     offset_reg: float
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        order = len(public["head"])
-        return _gram("residual_gram", order, self.residual_bound), _gram("rated_gram", order, 1.0)
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return _gram("residual_gram", self.order, self.residual_bound), _gram("rated_gram", self.order, 1.0)
 
-    def rows(self, block: Block, public: Public) -> tuple[Any, Any, Any, Any]:
+    def rows(self, block: Block) -> tuple[Any, Any, Any, Any]:
         """offsets, places in the head, and the rows x and o in grid units."""
-        prior = public["center"] + public["item_bias"]
         x_step, o_step = Grid.for_bound(self.residual_bound, BITS).step, Grid.for_bound(1.0, BITS).step
-        offsets, slots = _head_rows(block.offsets, block.items, public["slots"])
+        offsets, slots = _head_rows(block.offsets, block.items, self.slots)
         bounds = (self.residual_bound, self.offset_reg, x_step, o_step)
-        x, o = _residual_rows(block.offsets, block.items, block.values, prior, public["slots"], offsets, *bounds)
+        x, o = _residual_rows(block.offsets, block.items, block.values, self.prior, self.slots, offsets, *bounds)
         return offsets, slots, x, o
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        offsets, slots, x, o = self.rows(block, public)
-        order = len(public["head"])
-        add_row_grams(offsets, slots, x, order, sums["residual_gram"])
-        add_row_grams(offsets, slots, o, order, sums["rated_gram"])
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        offsets, slots, x, o = self.rows(block)
+        add_row_grams(offsets, slots, x, self.order, sums["residual_gram"])
+        add_row_grams(offsets, slots, o, self.order, sums["rated_gram"])
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowMoments(Sweep):
     """y = public item weights on the user's items of the head, scaled to norm 1; an empty row is 0."""
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        return (_gram("row_gram", len(public["head"]), 1.0),)
+    slots: NDArray[np.int32]
+    head_weights: NDArray[np.float64]
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        offsets, slots = _head_rows(block.offsets, block.items, public["slots"])
-        y = _weighted_rows(offsets, slots, public["head_weights"], Grid.for_bound(1.0, BITS).step)
-        add_row_grams(offsets, slots, y, len(public["head"]), sums["row_gram"])
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (_gram("row_gram", len(self.head_weights), 1.0),)
+
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        offsets, slots = _head_rows(block.offsets, block.items, self.slots)
+        y = _weighted_rows(offsets, slots, self.head_weights, Grid.for_bound(1.0, BITS).step)
+        add_row_grams(offsets, slots, y, len(self.head_weights), sums["row_gram"])
         return None
 
 

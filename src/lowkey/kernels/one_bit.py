@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Block
 from lowkey.errors import InputError
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Public, Sums
+from lowkey.kernels.sweep import UnboundSweep as Sweep
 from lowkey.linalg.links import FlippedSignLoss, Link
 from lowkey.linalg.spectral_gradient import Problem, minimise
 from lowkey.privacy.grid import HAIR, Grid

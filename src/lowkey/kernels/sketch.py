@@ -3,7 +3,7 @@
 | letter | meaning | our word |
 |---|---|---|
 | x | a user's bounded row over the head | as in ``kernels/moments.py`` |
-| Q | a public matrix with orthonormal columns, (n_head, width) | ``public["basis"]`` |
+| Q | a public matrix with orthonormal columns, (n_head, width) | ``basis`` |
 | z | Q^T x, what the basis sees of the row | |
 
 The sum is that of (x x^T - diag(x^2)) Q: the diagonal, an item with itself, would drown what items have in common.
@@ -20,19 +20,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit, prange
+from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
 from lowkey.kernels.moments import BITS, RatingMoments
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
 
 VIEW_BITS = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GramView(Sweep):
     """(x x^T - diag(x^2)) Q over users, for the rows x of ``moments``; row j is x_j (z - x_j q_j).
 
@@ -41,19 +42,21 @@ class GramView(Sweep):
     """
 
     moments: RatingMoments
+    basis: NDArray[np.float64]  # (n_head, width)
     view_bound: float
     name: str
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         bound = Sensitivity.of_vectors(self.view_bound)
-        return (Statistic(self.name, public["basis"].shape, Grid.for_bound(self.view_bound, VIEW_BITS), bound, 1),)
+        return (Statistic(self.name, self.basis.shape, Grid.for_bound(self.view_bound, VIEW_BITS), bound, 1),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        offsets, slots, x = self.moments.rows(block, public)[:3]
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        offsets, slots, x = self.moments.rows(block)[:3]
         x = x * Grid.for_bound(self.moments.residual_bound, BITS).step
         step = Grid.for_bound(self.view_bound, VIEW_BITS).step
-        z, scale = _views(offsets, slots, x, public["basis"], self.view_bound, step)
-        _add_views(offsets, slots, x, z, scale, public["basis"], step, sums[self.name])
+        z, scale = _views(offsets, slots, x, self.basis, self.view_bound, step)
+        _add_views(offsets, slots, x, z, scale, self.basis, step, sums[self.name])
         return None
 
 

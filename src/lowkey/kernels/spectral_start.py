@@ -14,26 +14,29 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit, prange
+from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
 BITS = 19  # of a coordinate; products take 38, and 2^25 users fill an int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StartGram(Sweep):
-    """The sum of y y^T, a packed triangle, over users' rows y_j = w_j (rating - center - item bias - own offset).
+    """The sum of y y^T, a packed triangle, over users' rows y_j = w_j (rating - prior_j - own offset).
 
     y is clipped to norm ``row_norm`` and truncated, then multiplied exactly: |y y^T|_F = |y|^2 <= row_norm^2. Two such
     matrices are positive semidefinite, so replace-one moves the sum by sqrt(2) row_norm^2; the paper books 2 of them.
     With ``per_rating`` a row of m ratings is divided by sqrt(m) first, and ``row_norm`` bounds its root mean square.
     """
 
+    prior: NDArray[np.float64]  # what is expected of each item
+    item_weights: NDArray[np.float64]  # w
     row_norm: float
     offset_reg: float  # infinite: no offset of the user's own
     per_rating: bool = False
@@ -42,19 +45,19 @@ class StartGram(Sweep):
     def grid(self) -> Grid:
         return Grid.for_bound(self.row_norm, BITS)
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         bound = Sensitivity.of_acute_vectors(self.row_norm**2)
-        shape = symmetric_shape(public["n_items"])
+        shape = symmetric_shape(len(self.prior))
         peak = self.grid.units(self.row_norm) ** 2
         return (Statistic("start_gram", shape, self.grid.squared, bound, peak, "symmetric"),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        prior = public["center"] + public["item_bias"]
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
         rows = (block.offsets, block.items)
-        weights = np.ascontiguousarray(public["item_weights"], np.float64)
+        weights = np.ascontiguousarray(self.item_weights, np.float64)
         bounds = (self.offset_reg, self.row_norm, self.per_rating, self.grid.step)
-        units = _row_units(*rows, block.values, prior, weights, *bounds)
-        add_row_grams(*rows, units, public["n_items"], sums["start_gram"])
+        units = _row_units(*rows, block.values, self.prior, weights, *bounds)
+        add_row_grams(*rows, units, len(self.prior), sums["start_gram"])
         return None
 
 

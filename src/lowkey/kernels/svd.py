@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit, prange
+from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.frank_wolfe import BITS
 from lowkey.kernels.gram import add_row_grams
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
@@ -35,40 +36,44 @@ class RatingDensity(Sweep):
     sqrt(2), and replacing a user by another moves the first number alone, by at most 1.
     """
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    n_items: int
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         grid = Grid.for_bound(1.0, DENSITY_BITS)
         return (Statistic("rating_density", (2,), grid, Sensitivity(math.sqrt(2.0), 1.0), 1 << DENSITY_BITS),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        _add_densities(block.offsets, public["n_items"], Grid.for_bound(1.0, DENSITY_BITS).step, sums["rating_density"])
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        _add_densities(block.offsets, self.n_items, Grid.for_bound(1.0, DENSITY_BITS).step, sums["rating_density"])
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CleansedMoments(Sweep):
     """The sums of x x^T and of o o^T over users, x being cleansed residuals and o the indicator of what is rated.
 
-    A user with m ratings has weight w = 1/sqrt(m). x_j = w clamp(r_j - center - bias_j - offset) / residual_bound, the
+    A user with m ratings has weight w = 1/sqrt(m). x_j = w clamp(r_j - prior_j - offset) / residual_bound, the
     clamp to +-residual_bound, so |x|^2 <= w^2 m = 1; o_j = w, so |o| = 1. Both outer products are positive semidefinite.
     """
 
+    prior: NDArray[np.float64]  # what is expected of each item
     residual_bound: float
     offset_reg: float
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         grid, bound = Grid.for_bound(1.0, BITS), Sensitivity.of_acute_vectors(1.0)
-        shape = symmetric_shape(public["n_items"])
+        shape = symmetric_shape(len(self.prior))
         names = ("cleansed_covariance", "co_ratings")
         first, second = (Statistic(name, shape, grid.squared, bound, 1 << 2 * BITS, "symmetric") for name in names)
         return first, second
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        prior = public["center"] + public["item_bias"]
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
         step = Grid.for_bound(1.0, BITS).step
         rows = (block.offsets, block.items)
-        residuals, weights = _cleansed_units(*rows, block.values, prior, self.residual_bound, self.offset_reg, step)
-        add_row_grams(*rows, residuals, public["n_items"], sums["cleansed_covariance"])
-        add_row_grams(*rows, weights, public["n_items"], sums["co_ratings"])
+        residuals, weights = _cleansed_units(*rows, block.values, self.prior, self.residual_bound, self.offset_reg, step)
+        add_row_grams(*rows, residuals, len(self.prior), sums["cleansed_covariance"])
+        add_row_grams(*rows, weights, len(self.prior), sums["co_ratings"])
         return None
 
 

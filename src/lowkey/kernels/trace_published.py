@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.trace import RecordBlock
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Public, Sums
+from lowkey.kernels.sweep import UnboundSweep as Sweep
 from lowkey.kernels.trace_regression import DENSE_NUMBERS, TangentGradient
 from lowkey.linalg.packed import packed_length
 from lowkey.privacy.grid import Grid

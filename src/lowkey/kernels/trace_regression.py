@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, Measurements, RecordBlock, SparseMeasurements, frozen
 from lowkey.kernels.bounding import fits, shrink_factor, to_units
-from lowkey.kernels.sweep import Local, Public, Sums, UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Public, Sums
+from lowkey.kernels.sweep import UnboundSweep as Sweep
 from lowkey.linalg.lowrank import FixedRank
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic

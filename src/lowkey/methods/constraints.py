@@ -46,7 +46,7 @@ def not_negative() -> Constraint:
 def share(*, zero: bool = False, one: bool = False, below: float = 1.0) -> Constraint:
     """A part of a whole: between 0 and ``below``; the ends only where they make sense."""
     ends = f"{'from 0' if zero else 'above 0'} to {'' if one else 'below '}{below:g}"
-    fine = lambda v: (0.0 <= v if zero else 0.0 < v) and (v <= below if one else v < below)
+    fine = lambda v: (v >= 0.0 if zero else v > 0.0) and (v <= below if one else v < below)
     return Constraint(f"a share, {ends}", lambda v: _number(v) and fine(v))
 
 

@@ -7,7 +7,8 @@ from importlib import import_module
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.methods.old_base import Recommender
+from lowkey.methods.base import Recommender
+from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_FACTORS, CROWD_FOR_MOMENTS
 from lowkey.privacy.accounting import gaussian_mu
 
 PRIVATE = {
@@ -35,15 +36,6 @@ def estimator(name: str) -> type[Recommender]:
         refuse("method", got=repr(name), needed=" | ".join(PRIVATE), try_="leaving it out: a public rule chooses")
     module, _, class_name = known[name].partition(":")
     return getattr(import_module(module), class_name)
-
-
-# Second moments have far more numbers than means, so they need a crowd. It is measured in users times mu (the signal of one
-# user over the noise). Where methods break even was measured on public data: MovieLens 100K and 1M, Jester, the taste
-# generator. For ratings the moments win only where the catalogue is small enough to post every pair once (Jester's 100
-# items); with 400 items or more, or a small crowd, rounds do at least as well. Below a crowd of 100 only means are left.
-CROWD_FOR_MOMENTS = {"ratings": 3000.0, "binary": 800.0}
-CATALOGUE_FOR_MOMENTS = 200  # ratings
-CROWD_FOR_FACTORS = 100.0
 
 
 def default_method(domain: Domain, epsilon: float, delta: float) -> str:

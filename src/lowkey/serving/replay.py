@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from lowkey.kernels.frank_wolfe import centered_rows, local_rows
+from lowkey.kernels.frank_wolfe import Walk, centered_rows, local_rows
 from lowkey.serving.rule import LinearRule
 
 
@@ -28,6 +28,5 @@ class ReplayRule(LinearRule):
         targets, own = centered_rows(*rows, histories.data, *own_mean, row_norm)
         directions = np.ascontiguousarray(np.asarray(self.arrays["item_factors"], np.float64).T)
         posted = {name: np.asarray(array, np.float64) for name, array in self.arrays.items() if name != "item_factors"}
-        public = {"ridge": None, **posted, "directions": directions}
-        coefficients, _ = local_rows(*rows, targets, row_norm, public)
+        coefficients, _ = local_rows(*rows, targets, row_norm, Walk(directions, **posted))
         return np.hstack([own[:, :1], coefficients / own[:, 1:]])

@@ -7,49 +7,75 @@ the head is a share of the catalogue by posted count; weights follow posted coun
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.methods.als.settings import Settings
+from lowkey.kernels.bias import ItemCounts
+from lowkey.methods.als.settings import ALSSettings
+from lowkey.methods.curator import Curator
+from lowkey.methods.means import ask_item_means
 
 Array = NDArray[np.float64]
 LIGHT_USER = 20.0  # ratings; for binary feedback
 
 
-def head_size(n_items: int, settings: Settings) -> int:
-    """How many items get factors."""
-    return min(n_items, max(settings.rank, round(settings.head * n_items)))
+class Items(NamedTuple):
+    """What is known of the items before the rounds. All public."""
+
+    center: float
+    bias: Array
+    counts: Array | None  # posted, weighted, at least 1; None where nothing was posted
+    weights: Array  # 0 outside the head
+    rarity: NDArray[np.int64]  # rises from rare to frequent, and the head comes first
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        return self.weights > 0.0
+
+    @property
+    def user_gram_scale(self) -> float:
+        """So that a user with LIGHT_USER ratings of usual weight counts once in the implicit term, heavier ones less."""
+        usual = float(self.weights @ self.counts) / float(self.counts.sum()) if self.counts is not None else 1.0
+        return math.sqrt(LIGHT_USER) * max(usual, 1e-300)
 
 
-def item_weights(n_items: int, counts: Array | None, settings: Settings, equal: bool) -> dict[str, Any]:
+def ask_items(settings: ALSSettings, curator: Curator) -> Items:
+    """Item means (binary: counts), if they are in the plan, and the weights that follow from them."""
+    center, bias, counts = 0.0, np.zeros(settings.n_items), None
+    binary = settings.domain.rating_range is None
+    if not binary:
+        center = settings.center
+    if settings.bias_share > 0.0 and binary:
+        counts = np.maximum(curator.ask(ItemCounts(settings.n_items))["item_counts"], 1.0)
+    elif settings.bias_share > 0.0:
+        means = ask_item_means(settings, curator)
+        bias, counts = means.effects(least=1.0), np.maximum(means.counts, 1.0)
+    return Items(center, bias, counts, *_weights(settings, counts))
+
+
+def _weights(settings: ALSSettings, counts: Array | None) -> tuple[Array, NDArray[np.int64]]:
     """Weights of the items, 0 outside the head; and, for ``max_ratings``, the order from rare to frequent."""
+    n_items = settings.n_items
     if counts is None:
-        return {"item_weights": np.ones(n_items), "rarity": np.arange(n_items)}
+        return np.ones(n_items), np.arange(n_items)
     place = np.empty(n_items, np.int64)  # 0 for the most frequent item
     place[np.argsort(-counts, kind="stable")] = np.arange(n_items)
-    in_head = place < head_size(n_items, settings)
-    weights = np.ones(n_items) if equal else counts**-settings.weight_exponent
-    rarity = np.where(in_head, n_items - place, 2 * n_items - place)
-    return {"item_weights": np.where(in_head, weights, 0.0), "rarity": rarity}
+    in_head = place < settings.head_size
+    weights = np.ones(n_items) if settings.max_ratings is not None else counts**-settings.weight_exponent
+    return np.where(in_head, weights, 0.0), np.where(in_head, n_items - place, 2 * n_items - place)
 
 
-def user_gram_scale(weights: Array, counts: Array | None) -> float:
-    """So that a user with LIGHT_USER ratings of usual weight counts once in the implicit term, heavier ones less."""
-    usual = float(weights @ counts) / float(counts.sum()) if counts is not None else 1.0
-    return math.sqrt(LIGHT_USER) * max(usual, 1e-300)
-
-
-def random_start(domain: Domain, counts: Array | None, rank: int, seed: int) -> Array:
+def random_start(settings: ALSSettings, items: Items, seed: int) -> Array:
     """Random factors from the public stream; for binary feedback blind to popularity, which the first round finds."""
-    start = np.random.default_rng(seed).normal(size=(domain.n_items, rank)) / math.sqrt(rank)
-    if counts is not None and domain.rating_range is None and domain.n_items > rank:
-        popularity = counts / np.linalg.norm(counts)
+    n_items, rank = settings.n_items, settings.rank
+    start = np.random.default_rng(seed).normal(size=(n_items, rank)) / math.sqrt(rank)
+    if items.counts is not None and settings.domain.rating_range is None and n_items > rank:
+        popularity = items.counts / np.linalg.norm(items.counts)
         start -= np.outer(popularity, popularity @ start)
-    return start
+    return start * items.active[:, None]
 
 
 def orthogonal_columns(factors: Array) -> Array:

@@ -7,7 +7,7 @@ Jester, MovieLens-1M and the taste generator (docs/dpals.md).
 from __future__ import annotations
 
 from lowkey.data.domain import Domain
-from lowkey.methods.als.settings import Settings
+from lowkey.methods.als.settings import ALSSettings
 
 USUAL_MISFIT = 0.11  # of the rating range, root mean square: users who are fitted better than this get a smaller ridge
 MOST_MISFIT = 8.0  # times the usual mean square: what one user can say
@@ -20,7 +20,7 @@ def usual_misfit(domain: Domain) -> float:
     return (USUAL_MISFIT * (domain.rating_range[1] - domain.rating_range[0])) ** 2
 
 
-def user_regs(domain: Domain, usual: Settings, noise: float, inverse_size: float) -> dict[str, float]:
+def user_regs(domain: Domain, usual: ALSSettings, noise: float, inverse_size: float) -> dict[str, float]:
     """Ridges for users: ``noise`` is their posted misfit over the usual one, 1/``inverse_size`` their root mean square.
 
     A coordinate of their factors has variance 1/(rank inverse_size^2). In training the misfit, which users who were

@@ -6,19 +6,28 @@ offsets are never posted.
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lowkey.data.domain import Domain
-from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine
-from lowkey.kernels.bias import ItemMeans
-from lowkey.methods.old_base import Recommender
+from lowkey.kernels.bias import ItemCounts, ItemMeans
+from lowkey.methods.base import Budget, Recommender, Released, Settings
+from lowkey.methods.constraints import not_negative, positive, whole
+from lowkey.methods.curator import Curator
 from lowkey.methods.means import damped_means
-from lowkey.model import Model
-from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request
+from lowkey.privacy.plan import Request
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasSettings(Settings):
+    n_iter: int
+    residual_bound: float | None  # None: binary feedback
+    offset_reg: float
+
+    def told(self) -> dict[str, Any]:
+        return {} if self.residual_bound is None else {"residual_bound": self.residual_bound}
 
 
 class DPBias(Recommender):
@@ -27,6 +36,8 @@ class DPBias(Recommender):
     ``n_iter`` posts: each takes the item means of what the ones before leave over. ``residual_bound`` bounds the root
     mean square of one user's residuals; by default a quarter of the rating range, as stars are rarely spread wider.
     """
+
+    constraints = {"n_iter": whole(), "residual_bound": positive(), "offset_reg": not_negative()}
 
     def __init__(
         self,
@@ -44,47 +55,33 @@ class DPBias(Recommender):
         self.residual_bound = residual_bound
         self.offset_reg = offset_reg
 
-    def plan(self, domain: Domain) -> Plan:
-        if domain.rating_range is None:
-            return self._calibrated(domain, [Request("item_counts", domain.n_items, 1.0)])
-        return self._calibrated(
-            domain,
-            [Request("item_means", 2 * domain.n_items, 1.0, times=self.n_iter, note="sums and counts, bounded jointly")],
-            residual_bound=self._residual_bound(domain),
+    def _settings(self, domain: Domain, budget: Budget) -> BiasSettings:
+        bound = self._residual_bound(*domain.rating_range) if domain.rating_range is not None else None
+        return BiasSettings(
+            domain=domain, budget=budget, n_iter=self.n_iter, residual_bound=bound, offset_reg=self.offset_reg
         )
 
-    def _residual_bound(self, domain: Domain) -> float:
-        assert domain.rating_range is not None
-        low, high = domain.rating_range
+    def _residual_bound(self, low: float, high: float) -> float:
         return self.residual_bound if self.residual_bound is not None else (high - low) / 4.0
 
-    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        domain = ratings.domain
-        public = {"n_items": domain.n_items, "center": 0.0, "item_bias": np.zeros(domain.n_items)}
-        if domain.rating_range is None:
-            sums, _ = engine.sweep(ItemMeans(None, self.offset_reg), ratings, public=public)
-            return self._model(domain, billboard, np.array(billboard.post(sums["item_counts"])), 0.0, None)
-        public["center"] = sum(domain.rating_range) / 2.0
-        bound = self._residual_bound(domain)
+    def _requests(self, settings: BiasSettings) -> list[Request]:
+        if settings.residual_bound is None:
+            return [Request("item_counts", settings.n_items, 1.0)]
+        note = "sums and counts, bounded jointly"
+        return [Request("item_means", 2 * settings.n_items, 1.0, times=settings.n_iter, note=note)]
+
+    def _run(self, settings: BiasSettings, curator: Curator) -> Released:
+        if settings.residual_bound is None:
+            return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
+        bound, item_bias = settings.residual_bound, np.zeros(settings.n_items)
         # Stars spread about a quarter of their range around what is expected; a weighted count of c (weights below 1)
         # stands for more than c ratings, so half of that.
-        spread = (domain.rating_range[1] - domain.rating_range[0]) / 4.0
-        sweep = ItemMeans(bound, self.offset_reg)
-        std = billboard.noise_std(sweep.statistics(public)[0])
-        for _ in range(self.n_iter):
-            sums, _ = engine.sweep(sweep, ratings, public=public)
-            totals, counts = billboard.post(sums["item_means"])
-            means = damped_means(bound * totals, counts, bound * std, std, residual_variance=(spread / 2.0) ** 2)
-            public["item_bias"] = public["item_bias"] + means
-        return self._model(domain, billboard, public["item_bias"], public["center"], self.offset_reg)
-
-    def _model(
-        self, domain: Domain, billboard: Billboard, item_bias: np.ndarray, center: float, offset_reg: float | None
-    ) -> Model:
-        arrays = {"item_bias": item_bias, "item_factors": np.zeros((domain.n_items, 0))}
-        limits = None if domain.rating_range is None else list(domain.rating_range)
-        settings = {"center": center, "offset_reg": offset_reg, "reg": 1.0, "rating_range": limits}
-        return Model(type(self).__name__, "factors", arrays, settings, domain, billboard.ledger)
+        variance = (settings.spread / 4.0 / 2.0) ** 2
+        for _ in range(settings.n_iter):
+            posts = curator.ask(ItemMeans(settings.center + item_bias, bound, settings.offset_reg))
+            (totals, counts), std = posts["item_means"], posts.stds["item_means"]
+            item_bias = item_bias + damped_means(bound * totals, counts, bound * std, std, variance)
+        return _biases(item_bias, settings.center, settings.offset_reg, list(settings.limits))
 
 
 class Bias(DPBias):
@@ -95,8 +92,8 @@ class Bias(DPBias):
     def __init__(self, n_iter: int = 4, offset_reg: float = 5.0) -> None:
         super().__init__(n_iter=n_iter, residual_bound=None, offset_reg=offset_reg)
 
-    def _residual_bound(self, domain: Domain) -> float:
-        return math.inf if domain.rating_range is None else domain.rating_range[1] - domain.rating_range[0]
+    def _residual_bound(self, low: float, high: float) -> float:
+        return high - low
 
 
 class Popularity(Recommender):
@@ -108,15 +105,21 @@ class Popularity(Recommender):
         self.epsilon = self.delta = None
         self.adjacency = "add-remove"
 
-    def plan(self, domain: Domain) -> Plan:
-        return self._calibrated(domain, [Request("item_counts", domain.n_items, 1.0)])
+    def _settings(self, domain: Domain, budget: Budget) -> Settings:
+        return Settings(domain=domain, budget=budget)
 
-    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        domain = ratings.domain
-        sums, _ = engine.sweep(ItemMeans(None, 0.0), ratings, public={"n_items": domain.n_items})
-        arrays = {
-            "item_bias": np.array(billboard.post(sums["item_counts"])),
-            "item_factors": np.zeros((domain.n_items, 0)),
-        }
-        settings = {"center": 0.0, "offset_reg": None, "reg": 1.0, "rating_range": None}
-        return Model("Popularity", "factors", arrays, settings, domain, billboard.ledger)
+    def _requests(self, settings: Settings) -> list[Request]:
+        return [Request("item_counts", settings.n_items, 1.0)]
+
+    def _run(self, settings: Settings, curator: Curator) -> Released:
+        return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
+
+
+def popularity(counts: np.ndarray) -> Released:
+    """Items ranked by how many users have them, whatever the history."""
+    return _biases(np.array(counts), 0.0, None, None)
+
+
+def _biases(item_bias: np.ndarray, center: float, offset_reg: float | None, limits: list[float] | None) -> Released:
+    arrays = {"item_bias": item_bias, "item_factors": np.zeros((len(item_bias), 0))}
+    return Released("factors", arrays, {"center": center, "offset_reg": offset_reg, "reg": 1.0, "rating_range": limits})

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -95,61 +95,6 @@ class Round:
         values, vectors = np.linalg.eigh((back @ spread @ back.T)[1:, 1:] / size)
         error = np.sqrt(2.0 * len(rows)) / size * np.diag(back @ back.T)[1:].mean()
         return (vectors * np.maximum(values, error)) @ vectors.T
-
-
-@dataclass(frozen=True)
-class ItemRound(Round):
-    """A round in which every item has a matrix A_j of its own: y_j = A_j t_j + noise of the same variance.
-
-    ``matrices`` are A_j, rotated on the left, in the coordinates of the round; ``back`` leads to these from today's.
-    """
-
-    matrices: Matrix = field(default_factory=lambda: np.zeros((0, 0, 0)))
-    back: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
-
-    @classmethod
-    def with_grams(
-        cls,
-        shares: Matrix,
-        update: Matrix,
-        known: Matrix,
-        shared: Matrix,
-        scales: Matrix,
-        grams: tuple[Matrix, float],
-        *noise: float,
-    ) -> ItemRound:
-        """From residual updates at the coefficients ``known``, and posted D_j A_j D_j with the noise of an entry."""
-        own = shrunk_matrices(*grams, shares, shared, scales)
-        plain = Round.of(shares, np.einsum("nab,nb->na", own, known) + update, shared, scales, *noise)
-        rotated = (plain.view / plain.values[:, None]) @ own
-        return cls(**vars(plain), matrices=rotated, back=np.eye(len(shared)))
-
-    def turned(self, change: Matrix) -> Round:
-        whole = _undo(change)
-        return replace(self, view=self.view @ whole, back=self.back @ whole)
-
-    def evidence(self, rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
-        views, (weight, lost, axis) = self.matrices[rows] @ self.back, self._precision(rows)
-        seen = np.einsum("nk,nka->na", axis, views)
-        weighted = views * weight[:, :, None] - (lost * axis)[:, :, None] * seen[:, None, :]
-        return pack(weighted.transpose(0, 2, 1) @ views), np.einsum("nka,nk->na", weighted, self.targets[rows])
-
-
-def shrunk_matrices(posted: Matrix, noise_std: float, shares: Matrix, shared: Matrix, scales: Matrix) -> Matrix:
-    """A_j (n, d, d) from posted D_j A_j D_j, drawn towards q_j G by the share of their spread that the noise explains.
-
-    The deviations are taken to be q_j times something whose size is the same for all items, and estimated by moments.
-    """
-    unit = np.ones((len(shares), len(shared)))
-    unit[:, 0] = scales
-    units = unit[:, :, None] * unit[:, None, :]
-    typical = shares[:, None, None] * shared * units
-    rest = posted - typical
-    d = len(shared)
-    noise = d * (d + 1) * noise_std**2  # of |rest|^2: variance s^2 off the diagonal, 2 s^2 on it
-    spread = max(float(shares**2 @ ((rest**2).sum(axis=(1, 2)) - noise)) / float(shares**2 @ shares**2), 0.0)
-    kept = shares**2 * spread / (shares**2 * spread + noise + 1e-300)
-    return (typical + kept[:, None, None] * rest) / units
 
 
 def _undo(change: Matrix) -> Matrix:

@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.errors import refuse
-from lowkey.kernels.factors import ACTIVITY, BINS, BINS_PER_OCTAVE, EXCESS, EXTRA, FactorRound
+from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, FactorRound
 
-BOUNDS = ("falling", "quantile", "fixed")
 BOUND_SHARE = 0.7  # of the residuals' standard deviation: what users beyond it lose is less than what noise for them costs
-CLIPPED = 2.0 / 3.0  # with "quantile": the share of users whose norm was above the bound
 ROOM = 1.5  # of a typical norm: what the bound of the moments leaves to users above it
 
 Array = NDArray[np.float64]
 
 
-def check_bound(bound: str) -> None:
-    if bound not in BOUNDS:
-        refuse("bound", got=repr(bound), needed=" | ".join(BOUNDS), try_="bound='falling'")
+@dataclass(frozen=True)
+class Known:
+    """What all rounds know of the items."""
+
+    center: float
+    weights: Array
+    scales: Array  # of the biases
 
 
 @dataclass(frozen=True)
@@ -66,45 +67,32 @@ class Scale:
     factor_norm: float  # of a typical (1, u)
     activity: float  # the root of a typical number of ratings
 
-    def sweep(self, number: int, item_grams: bool, norms: bool) -> FactorRound:
-        """The round with these bounds. A typical |x|^2 is the sum of a user's weights, about ``activity``, times |(1, u)|;
-        the norm of a stack of Gram matrices is |(1, u)| before the update's clip, as the weights have norm 1."""
+    def sweep(self, number: int, known: Known, coefficients: Array) -> FactorRound:
+        """The round with these bounds. A typical |x|^2 is a user's weights, about ``activity``, times |(1, u)|."""
         return FactorRound(
-            number,
-            self.update_bound,
-            math.sqrt(ROOM * self.activity * self.factor_norm),
-            self.variance,
-            self.variance / self.offset_variance,
-            self.factor_norm if item_grams else None,
-            norms,
+            number=number,
+            prior=known.center + np.ascontiguousarray(coefficients[:, 0]),
+            item_factors=np.ascontiguousarray(coefficients[:, 1:]),
+            item_weights=known.weights,
+            bias_scales=known.scales,
+            update_bound=self.update_bound,
+            moment_bound=math.sqrt(ROOM * self.activity * self.factor_norm),
+            reg=self.variance,
+            offset_reg=self.variance / self.offset_variance,
         )
 
-    def next(self, seen: Seen, bound: str, norms: Array | None, least: float) -> Scale:
+    def next(self, seen: Seen, least: float, *, falling_bound: bool = True) -> Scale:
         """If the residuals fell, the next bound expects them to fall as much again: too low a bound only slows down.
 
         Nothing falls below ``least``, where the users' own solves would be at the end of their digits.
         """
         variance = max(seen.variance, least**2)
         falling = min(1.0, math.sqrt(variance / self.variance))
-        clip = self.update_bound
-        if bound == "falling":
-            clip = max(BOUND_SHARE * math.sqrt(variance) * falling, least)
-        elif norms is not None:
-            clip = max(self.update_bound * posted_quantile(norms) * falling, least)
+        fallen = max(BOUND_SHARE * math.sqrt(variance) * falling, least)
         return replace(
             self,
             variance=variance,
             offset_variance=self.offset_variance * seen.offset_change,
-            update_bound=clip,
+            update_bound=fallen if falling_bound else self.update_bound,
             factor_norm=seen.norm,
         )
-
-
-def posted_quantile(norms: Array) -> float:
-    """The norm, in units of the last bound, that ``CLIPPED`` of the users in a noisy histogram exceed; 1/4 to 4.
-
-    Noise of mean zero in all bins hardly moves the half way of their running sum; a step is limited all the same.
-    """
-    below = np.cumsum(norms)
-    at = int(np.searchsorted(np.maximum.accumulate(below), (1.0 - CLIPPED) * max(below[-1], 1.0)))
-    return float(np.clip(2.0 ** ((at + 0.5 - BINS // 2) / BINS_PER_OCTAVE), 0.25, 4.0))

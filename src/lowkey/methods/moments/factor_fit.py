@@ -32,14 +32,6 @@ class FactorFit:
         return float(errors.sum() / (errors.size - len(errors)))
 
 
-def item_effects(sums: Matrix, counts: Matrix, sum_std: float, prior_std: float) -> Matrix:
-    """Posterior means of effects with prior N(0, prior_std^2) from sum = count * effect + noise: rare items stay near 0."""
-    counts = np.maximum(counts, 0.0)
-    precision = counts**2 + (sum_std / prior_std) ** 2
-    known = precision > 0.0  # without noise, an item that nobody rated has nothing but its prior
-    return np.divide(sums * counts, precision, out=np.zeros_like(precision), where=known)
-
-
 def clean_cocounts(cocounts: Matrix, std: float) -> Matrix:
     """Noisy co-counts shrunk towards independence: a rank-one profile, plus what of the rest stands above the noise."""
     n = len(cocounts)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,11 +24,11 @@ def most_counted(counts: Array, size: int) -> NDArray[np.int64]:
     return np.sort(np.argsort(-counts, kind="stable")[:size])
 
 
-def places(head: NDArray[np.int64], n_items: int) -> dict[str, Any]:
-    """What the kernels of second moments are told: the head, and of every item its place there or -1."""
+def places(head: NDArray[np.int64], n_items: int) -> NDArray[np.int32]:
+    """What the kernels of second moments are told: of every item its place in the head, or -1."""
     slots = np.full(n_items, -1, np.int32)
     slots[head] = np.arange(len(head), dtype=np.int32)
-    return {"head": head, "slots": slots}
+    return slots
 
 
 def _clear_count(domain: Domain, counts: Array, std: float) -> float:

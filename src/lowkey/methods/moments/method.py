@@ -6,26 +6,26 @@ Paper: ours (docs/moments.md), after McSherry and Mironov 2009 (ratings) and Ste
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
-from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine
 from lowkey.errors import refuse
-from lowkey.kernels.bias import ItemMeans
+from lowkey.kernels.bias import ItemCounts
 from lowkey.kernels.moments import RatingMoments, RowMoments
 from lowkey.linalg.packed import packed_length
-from lowkey.methods.old_base import Recommender
+from lowkey.methods.base import Budget, Recommender, Released, Settings
+from lowkey.methods.constraints import positive, whole, within_catalogue
+from lowkey.methods.curator import Curator
+from lowkey.methods.means import ask_item_means
 from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, most_counted, places
 from lowkey.methods.moments.models import best_rank, model_of
 from lowkey.methods.moments.posted import Moments
-from lowkey.methods.posts import post_all, post_item_means
 from lowkey.model import Model
-from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request
+from lowkey.privacy.plan import Request
 
 RESIDUAL_BOUND = 0.17  # of the rating range: a user's root mean square residual
 SHARES = {
@@ -33,6 +33,20 @@ SHARES = {
     "binary": {"item_counts": 0.05, "row_gram": 0.95},
 }
 OFFSET_REG = 4.0  # damps a user's own offset in training, so that few ratings do not pass for a bias
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsSettings(Settings):
+    head: int | None  # None: the items that stand clear of the noise
+    largest_head: int
+    residual_bound: float | None  # None: binary feedback
+
+    def told(self) -> dict[str, Any]:
+        return {"largest_head": self.largest_head}
+
+    def head_of(self, counts: NDArray[np.float64], std: float) -> NDArray[np.int64]:
+        """The items with the highest posted counts."""
+        return most_counted(counts, clear_size(self.domain, counts, std) if self.head is None else self.head)
 
 
 class DPMoments(Recommender):
@@ -45,6 +59,7 @@ class DPMoments(Recommender):
     """
 
     moments_: Moments
+    constraints = {"rank": whole(), "head": whole(), "reg": positive(), "residual_bound": positive()}
 
     def __init__(
         self,
@@ -64,66 +79,30 @@ class DPMoments(Recommender):
         self.reg = reg
         self.residual_bound = residual_bound
 
-    def plan(self, domain: Domain) -> Plan:
-        order = self._largest_head(domain)
-        sizes = {"item_means": 2 * domain.n_items, "item_counts": domain.n_items}
-        requests = [
-            Request(name, sizes.get(name, packed_length(order)), share, symmetric=name.endswith("gram"))
-            for name, share in SHARES[domain.feedback].items()
+    def _settings(self, domain: Domain, budget: Budget) -> MomentsSettings:
+        if self.head is not None:
+            within_catalogue("head", self.head, domain.n_items)
+        bound = None
+        if domain.rating_range is not None:
+            low, high = domain.rating_range
+            bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * (high - low)
+        largest = min(domain.n_items, LARGEST_HEAD) if self.head is None else self.head
+        return MomentsSettings(domain=domain, budget=budget, head=self.head, largest_head=largest, residual_bound=bound)
+
+    def _requests(self, settings: MomentsSettings) -> list[Request]:
+        triangle = packed_length(settings.largest_head)
+        sizes = {"item_means": 2 * settings.n_items, "item_counts": settings.n_items}
+        return [
+            Request(name, sizes.get(name, triangle), share, symmetric=name.endswith("gram"))
+            for name, share in SHARES[settings.domain.feedback].items()
         ]
-        return self._calibrated(domain, requests, largest_head=order)
 
-    def _largest_head(self, domain: Domain) -> int:
-        if self.head is not None and not 1 <= self.head <= domain.n_items:
-            refuse("head", got=repr(self.head), needed=f"1 to {domain.n_items} items", try_="leaving it out")
-        return min(domain.n_items, LARGEST_HEAD) if self.head is None else self.head
-
-    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        post = self._post_binary if ratings.domain.feedback == "binary" else self._post_ratings
-        self.moments_ = post(ratings, engine, billboard)
-        return self._model(ratings.domain, billboard)
-
-    def _post_ratings(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Moments:
-        domain = ratings.domain
-        assert domain.rating_range is not None
-        low, high = domain.rating_range
-        public: dict[str, Any] = {"n_items": domain.n_items, "center": (low + high) / 2}
-        means = post_item_means(ratings, engine, billboard, public)
-        public["item_bias"] = means.effects()
-        public |= self._head(domain, means.counts, means.count_std)
-        bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * (high - low)
-        posted, std = post_all(RatingMoments(bound, OFFSET_REG), ratings, engine, billboard, public)
-        stds = {"item_sums": means.sum_std, "item_counts": means.count_std}
-        arrays = {
-            "item_sums": means.sums,
-            "item_counts": means.counts,
-            "item_bias": public["item_bias"],
-            "head": public["head"],
-            **posted,
-        }
-        settings = {"center": public["center"], "rating_range": [low, high]}
-        return Moments("ratings", arrays, {**stds, **std}, settings)
-
-    def _post_binary(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Moments:
-        domain = ratings.domain
-        public: dict[str, Any] = {"n_items": domain.n_items}
-        counts, stds = post_all(ItemMeans(None, 0.0), ratings, engine, billboard, public)
-        public |= self._head(domain, counts["item_counts"], stds["item_counts"])
-        public["head_weights"] = np.maximum(counts["item_counts"][public["head"]], 1.0) ** -WEIGHT_POWER
-        posted, std = post_all(RowMoments(), ratings, engine, billboard, public)
-        arrays = {**counts, "head": public["head"], "head_weights": public["head_weights"], **posted}
-        return Moments("binary", arrays, {**stds, **std}, {})
-
-    def _head(self, domain: Domain, counts: NDArray[np.float64], std: float) -> dict[str, Any]:
-        """The items with the highest posted counts: ``head`` of them, or those clear of the noise."""
-        size = clear_size(domain, counts, std) if self.head is None else self.head
-        return places(most_counted(counts, size), domain.n_items)
+    def _run(self, settings: MomentsSettings, curator: Curator) -> Released:
+        ask = _ask_binary if settings.residual_bound is None else _ask_ratings
+        self.moments_ = ask(settings, curator)
+        return model_of(self.moments_, settings.n_items, self.rank, self.reg)
 
     # Free of charge --------------------------------------------------------------------------------------------------
-    def _model(self, domain: Domain, billboard: Billboard) -> Model:
-        rule, arrays, settings = model_of(self.moments_, domain.n_items, self.rank, self.reg)
-        return Model(type(self).__name__, rule, arrays, settings, domain, billboard.ledger)
-
     def tune(self, ranks: Sequence[int] = (5, 10, 20, 40)) -> DPMoments:
         """Choose the rank on the posted moments themselves (ratings), and refit: no data is touched, nothing is spent."""
         self._fitted()
@@ -136,6 +115,28 @@ class DPMoments(Recommender):
         model = self._fitted()
         self.rank = self.rank if rank is None else rank
         self.reg = self.reg if reg is None else reg
-        rule, arrays, settings = model_of(self.moments_, model.domain.n_items, self.rank, self.reg)
-        self.model_ = Model(model.method, rule, arrays, settings, model.domain, model.ledger)
+        released = model_of(self.moments_, model.domain.n_items, self.rank, self.reg)
+        self.model_ = Model(model.method, *released, model.domain, model.ledger)
         return self
+
+
+def _ask_ratings(settings: MomentsSettings, curator: Curator) -> Moments:
+    assert settings.residual_bound is not None
+    means = ask_item_means(settings, curator)
+    item_bias, head = means.effects(), settings.head_of(means.counts, means.count_std)
+    slots = places(head, settings.n_items)
+    sweep = RatingMoments(settings.center + item_bias, slots, len(head), settings.residual_bound, OFFSET_REG)
+    posts = curator.ask(sweep)
+    stds = {"item_sums": means.sum_std, "item_counts": means.count_std, **posts.stds}
+    known = {"item_sums": means.sums, "item_counts": means.counts, "item_bias": item_bias, "head": head}
+    facts = {"center": settings.center, "rating_range": list(settings.limits)}
+    return Moments("ratings", {**known, **posts.arrays}, stds, facts)
+
+
+def _ask_binary(settings: MomentsSettings, curator: Curator) -> Moments:
+    counts = curator.ask(ItemCounts(settings.n_items))
+    head = settings.head_of(counts["item_counts"], counts.stds["item_counts"])
+    weights = np.maximum(counts["item_counts"][head], 1.0) ** -WEIGHT_POWER
+    posts = curator.ask(RowMoments(places(head, settings.n_items), weights))
+    arrays = {**counts.arrays, "head": head, "head_weights": weights, **posts.arrays}
+    return Moments("binary", arrays, {**counts.stds, **posts.stds}, {})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.linalg.packed import unpack
+from lowkey.methods.base import Released
 from lowkey.methods.moments.ease import clean_gram, ease_weights
 from lowkey.methods.moments.factor_fit import clean_cocounts, fit_factors
 from lowkey.methods.moments.fission import split_noise
@@ -17,8 +17,6 @@ from lowkey.methods.moments.posted import Moments
 RANKS = (10, 20, 40)  # tried on the moments themselves; one of them alone where the head is large
 LARGE_HEAD, LARGE_HEAD_RANK = 1000, 20
 EASE_RIDGE = 1.3
-
-Released = tuple[str, dict[str, NDArray[Any]], dict[str, Any]]
 
 
 def model_of(moments: Moments, n_items: int, rank: int | None, reg: float) -> Released:
@@ -52,7 +50,7 @@ def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Re
         "offset_reg": 1.0,  # an own offset varies as much as a residual
         "reg": reg * fit.residual_variance,
     }
-    return "factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings
+    return Released("factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings)
 
 
 def best_rank(moments: Moments, ranks: Sequence[int], seed: int = 0) -> tuple[int, dict[int, float]]:
@@ -84,7 +82,7 @@ def _ease(moments: Moments, n_items: int, reg: float) -> Released:
         "output_weights": np.asarray(arrays["head_weights"]) ** -0.5,
         "tail_scores": _tail(arrays["item_counts"]),
     }
-    return "item-weights", released, {}
+    return Released("item-weights", released, {})
 
 
 def _row_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Released:
@@ -95,7 +93,7 @@ def _row_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Relea
     kept = clean.vectors[:, :rank] * np.sqrt(clean.values[:rank])
     factors[arrays["head"]] = kept / np.sqrt(arrays["head_weights"])[:, None]
     settings = {"center": 0.0, "rating_range": None, "offset_reg": None, "reg": reg * clean.own}
-    return "factors", {"item_factors": factors, "item_bias": np.zeros(n_items)}, settings
+    return Released("factors", {"item_factors": factors, "item_bias": np.zeros(n_items)}, settings)
 
 
 def _tail(counts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,26 +7,35 @@ Paper: ours (docs/moments.md), after Hardt and Price 2014 (noisy power iteration
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lowkey.data.domain import Domain
-from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine
 from lowkey.errors import refuse
 from lowkey.kernels.moments import RatingMoments
 from lowkey.kernels.sketch import GramView
-from lowkey.methods.old_base import Recommender
+from lowkey.methods.base import Budget, Recommender, Released, Settings
+from lowkey.methods.constraints import not_negative, positive, whole, within_catalogue
+from lowkey.methods.curator import Curator
+from lowkey.methods.means import ask_item_means
 from lowkey.methods.moments.method import RESIDUAL_BOUND
 from lowkey.methods.moments.nystrom import factors_from_view, random_basis, rescaled
-from lowkey.methods.posts import post_all, post_item_means
-from lowkey.model import Model
-from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request
+from lowkey.privacy.plan import Request
 
 SHARES = {"first_view": 0.3, "second_view": 0.6}
 SEEN = 0.3  # of a row's square: what a basis that fits sees, without the diagonal
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchSettings(Settings):
+    width: int
+    expected_users: int
+    residual_bound: float
+
+    def told(self) -> dict[str, Any]:
+        return {"width": self.width}
 
 
 class DPSketch(Recommender):
@@ -34,6 +43,8 @@ class DPSketch(Recommender):
 
     ``expected_users`` must be in the domain: it sets the scale of co-counts, which are not posted here.
     """
+
+    constraints = {"width": whole(), "reg": positive(), "residual_bound": positive(), "offset_reg": not_negative()}
 
     def __init__(
         self,
@@ -55,41 +66,37 @@ class DPSketch(Recommender):
         self.offset_reg = offset_reg
         self.init_seed = init_seed
 
-    def plan(self, domain: Domain) -> Plan:
+    def _settings(self, domain: Domain, budget: Budget) -> SketchSettings:
         if domain.rating_range is None:
             refuse("DPSketch", got="binary feedback", needed="ratings", try_="DPMoments, whose head bounds the memory")
-        if not 1 <= self.width <= domain.n_items:
-            refuse("width", got=repr(self.width), needed=f"1 to {domain.n_items} columns", try_="width=16")
+        within_catalogue("width", self.width, domain.n_items)
         if domain.expected_users is None:
             refuse("domain", got="no expected_users", needed="a public guess", try_="Domain(..., expected_users=100_000)")
-        requests = [Request("item_means", 2 * domain.n_items, 0.1)]
-        requests += [Request(name, domain.n_items * self.width, share) for name, share in SHARES.items()]
-        return self._calibrated(domain, requests, width=self.width)
-
-    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        domain, n_items = ratings.domain, ratings.domain.n_items
-        assert domain.rating_range is not None
-        assert domain.expected_users is not None
         low, high = domain.rating_range
-        everything = np.arange(n_items, dtype=np.int32)
-        public: dict[str, Any] = {"n_items": n_items, "head": everything, "slots": everything, "center": (low + high) / 2.0}
-        means = post_item_means(ratings, engine, billboard, public)
-        public["item_bias"] = means.effects()
         bound = self.residual_bound if self.residual_bound is not None else RESIDUAL_BOUND * (high - low)
-        rows = RatingMoments(bound, self.offset_reg)
-        public["basis"] = random_basis(n_items, self.width, self.init_seed)
-        guess = min(1.0, 1.5 * math.sqrt(self.width / n_items))  # what a random basis sees, and half as much again
-        posted, _ = post_all(GramView(rows, guess * bound**2, "first_view"), ratings, engine, billboard, public)
-        public["basis"] = np.linalg.qr(posted["first_view"])[0]
-        posted, stds = post_all(GramView(rows, SEEN * bound**2, "second_view"), ratings, engine, billboard, public)
-        view, std = posted["second_view"], stds["second_view"]
-        sizes = np.maximum(means.counts, 1.0) / math.sqrt(domain.expected_users)  # C_ij is about sizes_i sizes_j
-        factors = rescaled(*factors_from_view(view, public["basis"], std), sizes)
-        settings = {
-            "center": public["center"],
-            "rating_range": [low, high],
+        return SketchSettings(
+            domain=domain, budget=budget, width=self.width, expected_users=domain.expected_users, residual_bound=bound
+        )
+
+    def _requests(self, settings: SketchSettings) -> list[Request]:
+        means = Request("item_means", 2 * settings.n_items, 0.1)
+        return [means, *(Request(name, settings.n_items * settings.width, share) for name, share in SHARES.items())]
+
+    def _run(self, settings: SketchSettings, curator: Curator) -> Released:
+        n_items, width, bound = settings.n_items, settings.width, settings.residual_bound
+        means = ask_item_means(settings, curator)
+        item_bias, everything = means.effects(), np.arange(n_items, dtype=np.int32)
+        rows = RatingMoments(settings.center + item_bias, everything, n_items, bound, self.offset_reg)
+        guess = min(1.0, 1.5 * math.sqrt(width / n_items))  # what a random basis sees, and half as much again
+        posts = curator.ask(GramView(rows, random_basis(n_items, width, self.init_seed), guess * bound**2, "first_view"))
+        basis = np.linalg.qr(posts["first_view"])[0]
+        posts = curator.ask(GramView(rows, basis, SEEN * bound**2, "second_view"))
+        sizes = np.maximum(means.counts, 1.0) / math.sqrt(settings.expected_users)  # C_ij is about sizes_i sizes_j
+        factors = rescaled(*factors_from_view(posts["second_view"], basis, posts.stds["second_view"]), sizes)
+        fitted = {
+            "center": settings.center,
+            "rating_range": list(settings.limits),
             "offset_reg": self.offset_reg,
             "reg": self.reg * bound**2,
         }
-        arrays = {"item_factors": factors, "item_bias": public["item_bias"]}
-        return Model(type(self).__name__, "factors", arrays, settings, domain, billboard.ledger)
+        return Released("factors", {"item_factors": factors, "item_bias": item_bias}, fitted)

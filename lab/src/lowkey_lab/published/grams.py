@@ -1,4 +1,4 @@
-"""Public room: Gram matrices with the noise that Jain et al. published, and the guarantee that really holds for it.
+"""Lab room: Gram matrices with the noise that Jain et al. published, and the guarantee that really holds for it.
 
 Paper: Jain, Thakkar and Thakurta 2018, Algorithm 1 line 2, Algorithm 3 line 1, Lemma C.1. Deviates: the paper's noise
 has independent entries; its symmetric part, which is all that a symmetric statistic needs, costs the same.

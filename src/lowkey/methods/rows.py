@@ -26,18 +26,8 @@ def largest_row_norm(domain: Domain) -> float:
     return 2.0 * rating_spread(domain) * math.sqrt(domain.n_items)
 
 
-def need_ratings(method: str, domain: Domain) -> None:
+def need_ratings(method: str, domain: Domain) -> tuple[float, float]:
+    """The rating range, or a refusal where there is none."""
     if domain.rating_range is None:
         refuse(method, got="binary feedback", needed="ratings within a range", try_="a method for binary feedback")
-
-
-def need_positive(**numbers: float | None) -> None:
-    """Refuse a bound that is not a positive number; None stands for the default."""
-    for name, value in numbers.items():
-        if value is not None and not 0.0 < value < 1e100:
-            refuse(name, got=repr(value), needed="a finite number above 0", try_=f"leaving {name} out")
-
-
-def need_word(name: str, word: str, *known: str) -> None:
-    if word not in known:
-        refuse(name, got=repr(word), needed=" or ".join(known), try_=f"{name}={known[0]!r}")
+    return domain.rating_range

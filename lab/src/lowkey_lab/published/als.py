@@ -1,4 +1,4 @@
-"""Public room: DPALS with the noise that was published, and the guarantee that really holds for it.
+"""Lab room: DPALS with the noise that was published, and the guarantee that really holds for it.
 
 Paper: DPALS (Chien et al. 2021), Algorithms 1 and 3, Theorem 1, appendices A and D.2 (Table 4). Deviates: a round is
 priced for both of its releases, as in Table 4 and not as in Theorem 1; the mean's sum is priced as a scalar.

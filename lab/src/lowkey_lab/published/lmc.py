@@ -1,4 +1,4 @@
-"""Public room: DPLMC with the noise that was published, and the guarantee that really holds for it.
+"""Lab room: DPLMC with the noise that was published, and the guarantee that really holds for it.
 
 Paper: Wang, Zhao and Kolar 2023, Theorems 5.1 and 5.3 and appendices A and C. Deviates: nowhere; the noise is the
 paper's, independent on the upper triangle of symmetric matrices, and only its price is computed anew.
