@@ -29,12 +29,15 @@ COMMANDS = {
     "evaluate": "lowkey.evaluation.commands:evaluate",
     "curve": "lowkey.evaluation.commands:curve",
     "plan": "lowkey.cli.plan:plan",
+    "ledger": "lowkey.cli.ledger:ledger",
     "export": "lowkey.cli.export:export",
     "bench": "lowkey.bench.commands:bench",
     "reproduce": "lowkey.bench.commands:reproduce",
 }
 INTERRUPTED = 130
-KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users|scratch|partitions"
+KEYWORDS = (
+    "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users|scratch|partitions|expect_head"
+)
 
 
 def build_app() -> typer.Typer:
@@ -57,7 +60,11 @@ def build_app() -> typer.Typer:
 
     for name, place in COMMANDS.items():
         module, _, function = place.partition(":")
-        app.command(name)(getattr(import_module(module), function))
+        command = getattr(import_module(module), function)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
     return app
 
 

@@ -13,15 +13,31 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings, as_ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
-from lowkey.errors import InputError
+from lowkey.errors import AbsentError, InputError
 from lowkey.methods.progress import Step, watched
 from lowkey.model import Model, ModelMethods
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.unit import Unit
 
 
-class Recommender(ModelMethods, BaseEstimator, ABC):
+class Unscored:
+    """An estimator whose ``score`` is refused, whatever scikit-learn would give it."""
+
+    @property
+    def score(self) -> Any:
+        """Not offered: a score on private data is a release of its own, and so is the choice among several fits."""
+        raise AbsentError(
+            what="a search over hyper-parameters with scores on private data",
+            got=f"{type(self).__name__}.score, as GridSearchCV and cross_val_score use it",
+            needed="a budget for it: every candidate's fit and every score on the same people composes",
+            try_="the defaults, which depend on public facts only, or tuning on public data of a similar kind "
+            "(lowkey.evaluation), whose result costs nothing",
+        )
+
+
+class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
     """A method is a plan made from public facts, and a loop that posts exactly that plan.
 
     ``__init__`` only stores. Every fit has a fresh billboard and starts anew; pass a billboard to compose several fits on
@@ -93,7 +109,7 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
             requests,
             epsilon=self.epsilon,
             delta=self.delta,
-            adjacency=self.adjacency,
+            unit=Unit(neighbours=self.adjacency),  # pyright: ignore[reportArgumentType]  # it checks
             public=public,
             settings=settings,
         )
@@ -104,14 +120,3 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
             return math.inf
         check_epsilon_delta(self.epsilon, self.delta)
         return gaussian_mu(self.epsilon, self.delta) / (1.0 if self.adjacency == "add-remove" else 2.0)
-
-    @property
-    def score(self) -> Any:
-        """Not offered: a score on private data is a release of its own, and so is the choice among several fits."""
-        raise InputError(
-            what="a search over hyper-parameters with scores on private data",
-            got=f"{type(self).__name__}.score, as GridSearchCV and cross_val_score use it",
-            needed="a budget for it: every candidate's fit and every score on the same people composes",
-            try_="the defaults, which depend on public facts only, or tuning on public data of a similar kind "
-            "(lowkey.evaluation), whose result costs nothing",
-        )

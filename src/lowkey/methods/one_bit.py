@@ -13,6 +13,7 @@ lambda  ridge of output perturbation         output_ridge
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,10 @@ from lowkey.model import Model
 from lowkey.privacy.accounting import gaussian_epsilon
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, check_epsilon_delta
+from lowkey.privacy.unit import Unit
 
 Array = NDArray[np.float64]
+UNITS = {name: Unit(name, "values", "replace-one") for name in ("rating", "user")}
 
 
 class DPOneBit(Recommender):
@@ -228,8 +231,7 @@ class DPOneBit(Recommender):
             type(self).__name__,
             tuple(where.lines(setting)),
             0.0 if self.delta is None else self.delta,
-            "replace-one",
-            setting.unit,
+            UNITS[setting.unit],
             public,
             (),
             settings={
@@ -240,7 +242,7 @@ class DPOneBit(Recommender):
             },
         )
         caveats = (*where.caveats(setting), *self._user_cost(plan, setting))
-        return Plan(**{**plan.__dict__, "caveats": caveats})
+        return replace(plan, caveats=caveats)
 
     def _user_cost(self, plan: Plan, setting: Setting) -> tuple[str, ...]:
         """What one rating's epsilon means for a whole user: known exactly, as the counts are public here."""

@@ -25,19 +25,24 @@ from lowkey.errors import InputError, refuse
 from lowkey.kernels.trace_regression import SpectralStart, TangentGradient, largest_projection, largest_whitened
 from lowkey.linalg.lowrank import FixedRank, shrunk_values, tangent_size, truncated
 from lowkey.linalg.whitening import Whitener
+from lowkey.methods.base import Unscored
 from lowkey.methods.trace_bounds import UNCLIPPED, ExactFacts, TraceFacts
 from lowkey.methods.trace_published import published_path, published_plan
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.unit import Unit
 
-UNITS = {"records": "record", "responses": "response"}
+UNITS = {
+    "records": Unit("record", "everything", "replace-one"),
+    "responses": Unit("record", "values", "replace-one"),
+}
 ROOM = 1.0 + 1e-9  # above a maximum over public measurements, so that the clip leaves the largest as it is
 SMALLEST = 1e-100  # a bound above 0 for measurements that are all 0
 
 
-class DPTraceRegression(RegressorMixin, BaseEstimator):
+class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
     """y = <X, coef_> + error, with ``coef_`` of low rank; one record (X, y), or one response y with X public, is protected.
 
     ``error_std``, ``max_singular_value`` (an upper bound on the largest singular value of the coefficients) and
@@ -120,7 +125,7 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
 
     def plan(self, facts: TraceFacts) -> Plan:
         """Every release of a fit, its noise and its price, from public facts alone."""
-        fields = {"adjacency": "replace-one", "unit": UNITS[self.protect], "public": self._public(facts)}
+        fields = {"unit": UNITS[self.protect], "public": self._public(facts)}
         if self.calibration == "published":
             assert self.epsilon is not None
             assert self.delta is not None
@@ -135,7 +140,9 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         if n_iter:
             share = descent * (self.last_share if n_iter > 1 else 1.0)
             requests.append(Request("last_gradient", size, share, note="in the tangent space"))
-        caveat = f"The unit is one {UNITS[self.protect]}: whoever stands behind m of them is protected at m times this mu."
+        caveat = (
+            f"The unit is {UNITS[self.protect].protected}: whoever stands behind m of them is protected at m times this mu."
+        )
         fields = {**fields, "caveats": (caveat,), "settings": {"rank": facts.rank, "n_iter": n_iter}}
         if not self.private:
             return Plan.calibrated(type(self).__name__, requests, epsilon=1.0, delta=0.5, **fields).without_noise()
