@@ -19,18 +19,15 @@ PRICES = ("mu", "epsilon", "own_delta", "noise_std")
 
 def silent_about(*names: str) -> type[Mechanism]:
     """A mechanism that posts the exact sum and states all of its price but ``names``."""
-    said = {
+    body: dict[str, Any] = {
+        "kind": "exact",
         "mu": property(lambda self: 0.0),
         "epsilon": property(lambda self: 1.0),
         "own_delta": property(lambda self: 0.0),
-    }
-    body: dict[str, Any] = {
-        "kind": "exact",
         "noise_std": lambda self, statistic, adjacency: 0.0,
         "width": "0",
         "in_words": "none",
         "apply": lambda self, units, statistic, adjacency, noise: units.astype(np.float64),
-        **said,
     }
     return type("Exact", (Mechanism,), {name: value for name, value in body.items() if name not in names})
 
