@@ -32,6 +32,10 @@ class InputError(LowkeyError, ValueError):
     """Bad input: the caller can fix it. The command line turns it into exit code 2."""
 
 
+class AbsentError(InputError, AttributeError):
+    """An attribute that is not offered, or not yet: ``hasattr`` is False, and whoever asks is told why."""
+
+
 class BudgetError(LowkeyError):
     """A release would cost more than what is left of (epsilon, delta)."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lowkey.data.domain import Domain
-from lowkey.errors import InputError, refuse
+from lowkey.errors import AbsentError, InputError, refuse
 from lowkey.linalg.topn import top_n
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
@@ -178,7 +178,7 @@ class ModelMethods:
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):
-            raise InputError(
+            raise AbsentError(
                 what=f"this {type(self).__name__} is not fitted", got="a call", needed="fit first", try_=".fit(ratings)"
             )
         return self.model_
@@ -193,7 +193,12 @@ class ModelMethods:
 
     @property
     def item_factors_(self) -> NDArray[Any]:
-        return self._fitted().arrays["item_factors"]
+        arrays = self._fitted().arrays
+        if "item_factors" not in arrays:
+            raise AbsentError(
+                what="item_factors_", got=f"a {type(self).__name__}", needed="a model with item factors", try_="predict(X)"
+            )
+        return arrays["item_factors"]
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """User factors: the local step, free of charge."""

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lowkey.privacy.grid import HAIR, Grid
+from lowkey.privacy.kinds import KINDS, mechanism_from_json
 from lowkey.privacy.mechanisms import (
-    KINDS,
     Gaussian,
     Laplace,
     Mechanism,
@@ -22,9 +22,9 @@ from lowkey.privacy.mechanisms import (
     RandomizedResponse,
     SymmetricGaussian,
     ThresholdedGaussian,
-    mechanism_from_json,
 )
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource, SeededNoise
+from lowkey.privacy.repeat_and_select import RepeatAndSelect
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
 FALSE_ALARM = 1e-9
@@ -34,6 +34,7 @@ ALL = [
     Laplace(0.7),
     RandomizedResponse(1.2),
     ThresholdedGaussian(2.0, 9.0, 5),
+    RepeatAndSelect(0.5, 5.0, 1e-6),
     NoNoise(),
 ]
 

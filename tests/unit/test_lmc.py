@@ -15,9 +15,9 @@ from lowkey.kernels.lmc import GradientRound
 from lowkey.kernels.spectral_start import StartGram
 from lowkey.linalg.packed import unpack
 from lowkey.methods.starts import balanced_start
-from lowkey_lab.published.lmc import booked_epsilon
 from lowkey.privacy.accounting import gaussian_epsilon
 from lowkey.privacy.noise import SeededNoise
+from lowkey_lab.published.lmc import booked_epsilon
 
 DELTA = 1e-5
 BARE: dict[str, Any] = {"bias_share": 0.0, "weighting": "uniform", "offset_reg": None, "item_reg": 0.0}  # as in the paper

@@ -20,6 +20,7 @@ from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.mechanisms import ThresholdedGaussian
 from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.plan import Line, Plan, check_epsilon_delta
+from lowkey.privacy.unit import Unit
 
 DRAWS = 10**9  # how many noisy numbers the selection and the fit may draw together before their resolution costs more
 
@@ -66,7 +67,7 @@ class PrivateCatalogue:
             "PrivateCatalogue",
             (Line("catalogue", mechanism, self.max_catalogue, note=note),),
             self.delta,
-            adjacency=self.adjacency,
+            unit=Unit(neighbours=self.adjacency),
             public=("how the catalogue was selected, and the selected items with their noisy numbers of holders",),
             caveats=("Items that few users hold are not in the catalogue: it was selected from private data.",),
             settings={"max_items": self.max_items, "threshold": threshold},

@@ -1,4 +1,4 @@
-"""Public room: trace regression as published, to reproduce the paper's figures; no epsilon holds for every data set.
+"""Lab room: trace regression as published, to reproduce the paper's figures; no epsilon holds for every data set.
 
 Paper: Zha 2024, Algorithms 1 and 2; sensitivities of Theorems 1 and 3, or 6 and 7 for ``protect="responses"``.
 Deviates: the core's noise is r x r independent, for the printed symmetric noise leaves its antisymmetric part bare;
@@ -11,11 +11,11 @@ import math
 from typing import Any
 
 import numpy as np
+from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from numpy.typing import NDArray
 
 from lowkey.data.trace import TraceRecords
 from lowkey.engines.base import Engine
-from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from lowkey.linalg.lowrank import FixedRank, tangent_size
 from lowkey.linalg.packed import packed_length
 from lowkey.methods.trace.bounds import TraceFacts

@@ -1,4 +1,4 @@
-"""Kernel room: trace regression as published: sums without clipping, with the sensitivities that the paper states.
+"""Lab room: trace regression as published: sums without clipping, with the sensitivities that the paper states.
 
 These hold with high probability if the data follow the Gaussian model, and not for every data set: whatever posts them
 has ``sound=False`` in its plan and reports epsilon = infinity.
