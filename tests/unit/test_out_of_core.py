@@ -66,9 +66,9 @@ def both(path: Path, domain: lk.Domain = DOMAIN, **options: Any) -> tuple[Any, A
 def test_the_same_rows_as_in_memory(tmp_path: Path, text: bool, domain: lk.Domain) -> None:
     held, on_disk = both(written(tmp_path, a_table(text=text)), domain)
     assert rows_by_key(on_disk) == rows_by_key(held)
-    assert len(list(on_disk.blocks(1 << 20))) > 8  # several parts, or this tests nothing
-    assert all(len(block.keys) <= 3 for block in on_disk.blocks(3))
-    assert sum(len(block.keys) for block in on_disk.blocks(3)) == len(held._open_keys())
+    assert len(list(on_disk._open_blocks(1 << 20))) > 8  # several parts, or this tests nothing
+    assert all(len(block.keys) <= 3 for block in on_disk._open_blocks(3))
+    assert sum(len(block.keys) for block in on_disk._open_blocks(3)) == len(held._open_keys())
 
 
 @pytest.mark.parametrize("duplicates", ["last", "mean", "sum"])
@@ -107,7 +107,7 @@ def test_people_whose_keys_collide_stay_apart(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(external_sort, "user_keys", lambda ids: real(ids) % np.uint64(3))
     crowded = read_ratings(path, DOMAIN, **COLUMNS, out_of_core=True)
     assert set(crowded._open_keys().tolist()) == {0, 1, 2}
-    found = [row for block in crowded.blocks(1) for row in [(block.items.tolist(), block.values.tolist())]]
+    found = [row for block in crowded._open_blocks(1) for row in [(block.items.tolist(), block.values.tolist())]]
     assert sorted(found) == sorted(rows_by_key(held).values())
 
 
@@ -132,7 +132,7 @@ def test_parts_are_read_one_ahead_and_let_go(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(stored, "read_part", counted)
     ahead = []
-    for used, _ in enumerate(ratings.blocks(1 << 20), 1):
+    for used, _ in enumerate(ratings._open_blocks(1 << 20), 1):
         ahead.append(read - used)
     assert read == used > 8
     assert max(ahead) <= 1

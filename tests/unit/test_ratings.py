@@ -32,7 +32,7 @@ def matrices(draw, n_items=6):
 @settings(deadline=None)
 @given(matrices(), st.integers(1, 15))
 def test_blocks_reassemble_to_the_same_matrix(csr, max_users):
-    blocks = list(Ratings.from_csr(csr, SIX_ITEMS).blocks(max_users))
+    blocks = list(Ratings.from_csr(csr, SIX_ITEMS)._open_blocks(max_users))
     sizes = [len(block.keys) for block in blocks]
     assert sum(sizes) == csr.shape[0]
     assert all(size == max_users for size in sizes[:-1])
@@ -54,7 +54,7 @@ def test_keys_do_not_depend_on_blocks(csr):
     ratings = Ratings.from_csr(csr, SIX_ITEMS)
     whole = ratings._open_keys()
     assert len(set(whole.tolist())) == csr.shape[0]
-    assert np.array_equal(np.concatenate([np.empty(0, np.uint64)] + [b.keys for b in ratings.blocks(2)]), whole)
+    assert np.array_equal(np.concatenate([np.empty(0, np.uint64)] + [b.keys for b in ratings._open_blocks(2)]), whole)
 
 
 @pytest.mark.parametrize("size", [1, 39, 40, 41, 190, 5000])
@@ -63,7 +63,7 @@ def test_rows_of_any_length_are_sorted_with_their_values(size, n_items):
     rng = np.random.default_rng(size)
     items = rng.choice(n_items, size, replace=False)
     csr = sp.csr_array((np.arange(size) % 5 + 1.0, items, [0, size]), shape=(1, n_items))
-    (block,) = Ratings.from_csr(csr, Domain(n_items, (1, 5))).blocks(1)
+    (block,) = Ratings.from_csr(csr, Domain(n_items, (1, 5)))._open_blocks(1)
     assert np.array_equal(block.items, np.sort(items))
     assert np.array_equal(block.values, (np.argsort(items) % 5 + 1).astype(np.float32))
 
@@ -78,15 +78,15 @@ def test_the_callers_matrix_is_not_touched_and_cannot_reach_in():
 
 def test_explicit_zeros_are_observed_and_empty_users_are_fine():
     csr = sp.csr_array(([0.0, 2.0], [1, 2], [0, 0, 2, 2]), shape=(3, 6))
-    (block,) = Ratings.from_csr(csr, Domain(6, (0, 5))).blocks(10)
+    (block,) = Ratings.from_csr(csr, Domain(6, (0, 5)))._open_blocks(10)
     assert block.offsets.tolist() == [0, 0, 2, 2]
     assert block.values.tolist() == [0.0, 2.0]
-    (ones,) = Ratings.from_csr(csr, Domain(6, feedback="binary")).blocks(10)
+    (ones,) = Ratings.from_csr(csr, Domain(6, feedback="binary"))._open_blocks(10)
     assert ones.values.tolist() == [1.0, 1.0]
 
 
 def test_no_users_at_all():
-    assert list(Ratings.from_csr(sp.csr_array((0, 6)), SIX_ITEMS).blocks(3)) == []
+    assert list(Ratings.from_csr(sp.csr_array((0, 6)), SIX_ITEMS)._open_blocks(3)) == []
 
 
 @pytest.mark.parametrize(
@@ -236,4 +236,4 @@ def test_as_ratings():
 
 def test_blocks_hold_somebody():
     with pytest.raises(InputError, match="max_users"):
-        list(closed_ratings().blocks(0))
+        list(closed_ratings()._open_blocks(0))

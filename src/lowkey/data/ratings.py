@@ -83,8 +83,8 @@ class Ratings(Closed):
     def domain(self) -> Domain:
         return self._domain
 
-    def blocks(self, max_users: int) -> Iterator[Block]:
-        """The rows as blocks of at most `max_users` whole users, in order. For engines only: blocks are bare."""
+    def _open_blocks(self, max_users: int) -> Iterator[Block]:
+        """The bare rows as blocks of at most `max_users` whole users, in order. For engines only, as `_open_rows`."""
         return self._rows.blocks(max_users)
 
     def _open_rows(self) -> Rows:

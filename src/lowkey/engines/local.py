@@ -76,7 +76,7 @@ class LocalEngine(Engine):
         sums, users = no_sums(statistics), block_users(statistics, self.block_size)
         state = LocalState(users, data._open_rows().state_folder() if sweep.keeps_state else None)
         with kernel_threads(self.n_jobs):
-            for i, block in enumerate(data.blocks(users)):
+            for i, block in enumerate(data._open_blocks(users)):
                 kept = sweep.run(block, local.of_block(i, users) if local else None, public, sums)
                 check_kept(sweep, kept)
                 state.keep(kept)
