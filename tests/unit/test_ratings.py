@@ -53,7 +53,8 @@ def test_blocks_reassemble_to_the_same_matrix(csr, max_users):
 def test_keys_do_not_depend_on_blocks(csr):
     ratings = Ratings.from_csr(csr, SIX_ITEMS)
     whole = ratings._open_keys()
-    assert len(set(whole.tolist())) == csr.shape[0]
+    items = {tuple(sorted(csr.indices[a:b])) for a, b in zip(csr.indptr, csr.indptr[1:], strict=False)}
+    assert len(set(whole.tolist())) == len(items)  # shared by those, and only those, who hold the same items
     assert np.array_equal(np.concatenate([np.empty(0, np.uint64)] + [b.keys for b in ratings._open_blocks(2)]), whole)
 
 
@@ -155,11 +156,32 @@ def test_indices_out_of_bounds_do_not_reach_the_compiled_loops(indices, indptr):
         Ratings.from_csr(csr, SIX_ITEMS)
 
 
-def test_keys_are_one_per_user_and_distinct():
+@settings(deadline=None)
+@given(matrices(), st.data())
+def test_a_key_without_an_id_follows_from_the_own_items_alone(csr, data):
+    """Whoever else is there, in whatever order, with whatever ratings: so nobody's draws move when somebody leaves."""
+    keys = Ratings.from_csr(csr, SIX_ITEMS)._open_keys()
+    some = data.draw(st.permutations(range(csr.shape[0])))[: data.draw(st.integers(0, csr.shape[0]))]
+    assert np.array_equal(Ratings.from_csr(csr[np.array(some, int)], SIX_ITEMS)._open_keys(), keys[np.array(some, int)])
+    other = csr.copy()
+    other.data[:] = 2.5
+    assert np.array_equal(Ratings.from_csr(other, SIX_ITEMS)._open_keys(), keys)
+
+
+def test_rows_with_different_items_have_different_keys():
+    """All 4,096 rows over 12 items, and 20,000 long ones. By chance two of 64 bits would meet once in 6e10 runs."""
+    few = sp.csr_array(np.array([[(n >> i) & 1 for i in range(12)] for n in range(4096)], float))
+    assert len(np.unique(Ratings.from_csr(few, Domain(12, (1, 5)))._open_keys())) == 4096
+    many = sp.random_array((20_000, 3000), density=0.02, rng=np.random.default_rng(3), format="csr")
+    assert len(np.unique(Ratings.from_csr(many, Domain(3000, feedback="binary"))._open_keys())) == 20_000
+
+
+def test_keys_are_one_per_user_and_may_be_shared():
     csr = sp.csr_array((2, 6))
-    keys = np.array([7, 9], np.uint64)
-    assert Ratings.from_csr(csr, SIX_ITEMS, keys=keys)._open_keys().tolist() == [7, 9]
-    for bad in (np.array([7, 7], np.uint64), np.array([7], np.uint64), np.array([7, 9])):
+    for keys in ([7, 9], [7, 7]):
+        given_keys = np.array(keys, np.uint64)
+        assert Ratings.from_csr(csr, SIX_ITEMS, keys=given_keys)._open_keys().tolist() == keys
+    for bad in (np.array([7], np.uint64), np.array([7, 9])):
         with pytest.raises(InputError, match="keys"):
             Ratings.from_csr(csr, SIX_ITEMS, keys=bad)
 

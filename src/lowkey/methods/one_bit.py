@@ -118,8 +118,9 @@ class DPOneBit(Recommender):
 
     def _scores(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Array:
         setting = self._setting(ratings.domain, Positions.of(ratings))
-        if self.perturbation == "output":
-            # The minimiser is no sum over users: it needs them all at once. Their number is public here.
+        if self.perturbation == "output" or not setting.positions.keys_differ:
+            # The minimiser is no sum over users: it needs them all at once, as do users who share a key to be told apart.
+            # Their number is public here.
             engine = LocalEngine(getattr(engine, "n_jobs", None), block_size=max(1, setting.positions.n_users))
 
         def post(sweep: Sweep, public: dict[str, Any]) -> tuple[Array, float]:
