@@ -19,7 +19,7 @@ from lowkey.data.assemble import check_duplicates_word, check_values, tidy_rows
 from lowkey.data.domain import Domain
 from lowkey.data.row_keys import row_keys
 from lowkey.data.rows import Block, HeldRows, Rows
-from lowkey.errors import refuse
+from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
 
 __all__ = ["Block", "Ratings", "as_ratings"]
@@ -49,6 +49,7 @@ class Ratings(Closed):
         return ratings
 
     @classmethod
+    @quotes_nobody
     def from_csr(
         cls,
         csr: Any,
