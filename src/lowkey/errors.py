@@ -62,9 +62,15 @@ def without_values(call: Callable[[], Result], error: LowkeyError) -> Result:
         return call()
     except (LowkeyError, MemoryError):
         raise  # ours hold no values; running out of memory is not the input's fault
-    except Exception:  # Arrow, polars and pandas share no base class below this one
-        pass  # leaving the handler first is what keeps the original out of `__context__`
-    raise error
+    except BaseException as raised:  # Arrow, polars and pandas share no base class
+        if not _may_quote(raised):
+            raise
+    raise error  # leaving the handler first is what keeps the original out of `__context__`
+
+
+def _may_quote(raised: BaseException) -> bool:
+    """Errors, and panics of polars, which are none to Python; but not a user's Ctrl-C or an exit."""
+    return isinstance(raised, Exception) or type(raised).__name__ == "PanicException"
 
 
 def quotes_nobody(read: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -78,8 +84,10 @@ def quotes_nobody(read: Callable[Arguments, Result]) -> Callable[Arguments, Resu
             return read(*args, **options)
         except (LowkeyError, MemoryError, OSError):
             raise
-        except Exception as error:
-            kind = type(error).__name__
+        except BaseException as raised:
+            if not _may_quote(raised):
+                raise
+            kind = type(raised).__name__
         raise InputError(
             what="private data",
             got=f"an unexpected {kind}, whose text could quote them",

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from lowkey.data.assemble import check_values, group_by_user, tidy_rows
 from lowkey.data.domain import Domain, Scale
-from lowkey.data.ids import is_integer, is_text, plain_values, refuse_missing, tidy_text, user_keys
+from lowkey.data.ids import is_integer, is_text, kind_word, plain_values, refuse_missing, tidy_text, user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.rows import HeldRows
 from lowkey.data.uncatalogued import UncataloguedRatings
@@ -170,7 +170,7 @@ def tidy_columns(table: dict[str, Any], names: ColumnNames) -> None:
         if not (is_integer(kind) or is_text(kind)):
             refuse(
                 f"column {name!r}",
-                got=f"values of type {kind}",
+                got=f"values of type {kind_word(kind)}",
                 needed="ids that are integers or text",
                 try_=f"casting the column, or {EXCHANGED}",
             )
@@ -202,7 +202,7 @@ def read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.flo
     kind = column.type
     not_numbers = InputError(
         what=f"rating column {names.rating!r}",
-        got=f"values of type {kind}",
+        got=f"values of type {kind_word(kind)}",
         needed="numbers",
         try_="casting the column, or check that the right column is named",
     )

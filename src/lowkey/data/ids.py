@@ -45,6 +45,11 @@ def plain_values(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def kind_word(kind: pa.DataType) -> str:
+    """The name of a type without its details: the fields of a struct and the digits of a decimal come from cells."""
+    return re.split(r"[\[(<]", str(kind), maxsplit=1)[0]
+
+
 def id_array(ids: Any, what: str) -> pa.Array:
     """`ids` as one Arrow array of integers or text, in the caller's type, without nulls."""
     bad_kind = InputError(
