@@ -79,9 +79,7 @@ class SparkEngine(Engine):
                 try_="lk.from_spark(frame, domain, user=…, item=…, rating=…), or LocalEngine() for these",
             )
         if sweep.needs_everyone:
-            refuse(
-                "SparkEngine", got="a pass over all users at once", needed="a sum over users", try_="LocalEngine()"
-            )
+            refuse("SparkEngine", got="a pass over all users at once", needed="a sum over users", try_="LocalEngine()")
         statistics = sweep.statistics
         blocks = rows._open_frame() if local is None else local._blocks()
         shared = self.spark.sparkContext.broadcast(sweep)

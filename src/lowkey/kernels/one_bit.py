@@ -46,6 +46,11 @@ class SignSweep(Sweep):
     unit: Literal["rating", "user"] = "rating"
     norm: Norm = "l1"
 
+    @property
+    def needs_everyone(self) -> bool:
+        """Users who share a key are told apart by their order, which a block alone does not show."""
+        return not self.positions.keys_differ
+
     def placed(self, block: Block) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The slots of a block's kept entries, and their signs."""
         if self.unit == "user" and self.positions.counts.max(initial=0) > self.signs:
@@ -142,7 +147,9 @@ class Minimiser(SignSweep):
     ridge: float
     max_iter: int = 2000
 
-    needs_everyone = True  # a minimiser is no sum over users; their number is public here
+    @property
+    def needs_everyone(self) -> bool:
+        return True  # a minimiser is no sum over users
 
     def shift(self, shape: tuple[int, int]) -> float:
         """How far ``signs`` flips can move the exact minimiser, in Frobenius norm."""

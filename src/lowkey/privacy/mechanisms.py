@@ -236,9 +236,10 @@ class ThresholdedGaussian(Gaussian):
     def apply(
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
     ) -> NDArray[np.float64]:
-        priced = Sensitivity.of_acute_vectors(statistic.sensitivity.add_remove)
-        if adjacency != self.adjacency or statistic.sensitivity != priced:
-            raise TypeError(f"{statistic.name}: a selection needs non-negative counts and the adjacency it was priced for")
+        priced = Sensitivity.of_acute_vectors(statistic.sensitivity.add_remove), self.adjacency
+        if (statistic.sensitivity, adjacency) != priced or statistic.max_keys != self.max_keys:
+            needed = "non-negative counts, and the adjacency and the cap on a person's keys that it was priced for"
+            raise TypeError(f"{statistic.name}: a selection needs {needed}")
         noisy = super().apply(units, statistic, adjacency, noise)
         # Rounding to the grid can lift a sum by half a step.
         noisy[noisy < self.threshold * statistic.sensitivity.add_remove + statistic.grid.step / 2.0] = np.nan

@@ -14,14 +14,13 @@ import numpy as np
 from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from numpy.typing import NDArray
 
-from lowkey.data.trace import TraceRecords
-from lowkey.engines.base import Engine
 from lowkey.linalg.lowrank import FixedRank, tangent_size
 from lowkey.linalg.packed import packed_length
+from lowkey.methods.curator import Curator
 from lowkey.methods.trace.bounds import TraceFacts
-from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
+from lowkey_lab.published.trace_kernel import PublishedCore, PublishedGradient, PublishedProjectors
 
 ETA = 0.5
 CAVEAT = (
@@ -48,26 +47,23 @@ def published_plan(facts: TraceFacts, epsilon: float, delta: float, **fields: An
     return Plan("DPTraceRegression", lines, 2.0 * delta, caveats=(CAVEAT,), sound=False, **fields)
 
 
-def published_path(
-    records: TraceRecords, facts: TraceFacts, sigma_r: float, protect: str, engine: Engine, billboard: Billboard
-) -> list[FixedRank]:
+def published_path(facts: TraceFacts, sigma_r: float, protect: str, curator: Curator) -> list[FixedRank]:
     n, rank = facts.n_records, facts.rank
     low, high = facts.whitener.smallest, facts.whitener.largest
     signal = math.sqrt(high * rank) * facts.max_singular_value if protect == "records" else 0.0
     of_core = math.sqrt(rank / low) * (signal + facts.error_std) * math.log(n)  # n times Delta^(2)
-    public: dict[str, Any] = {"shape": facts.shape, "whitener": facts.whitener, "scale": of_core}
-    sums, _ = engine.sweep(PublishedProjectors(rank, of_core / sigma_r / n), records, public=public)
-    public["left"] = _leading(billboard.post(sums["left_projector"]), facts.shape[0], rank)
-    public["right"] = _leading(billboard.post(sums["right_projector"]), facts.shape[1], rank)
-    sums, _ = engine.sweep(PublishedCore(of_core), records, public=public)
-    left, values, right = np.linalg.svd(billboard.post(sums["core"]) / n)
-    path = [FixedRank(public["left"] @ left, values, public["right"] @ right.T)]
+    design = (facts.shape, facts.whitener)
+    # L itself is summed with them and never posted, so they are not asked for like other sums.
+    posts = curator.ask(PublishedProjectors(*design, rank, of_core, of_core / sigma_r / n))
+    left = _leading(posts["left_projector"], facts.shape[0], rank)
+    right = _leading(posts["right_projector"], facts.shape[1], rank)
+    u, values, v = np.linalg.svd(curator.ask(PublishedCore(*design, left, right, of_core))["core"] / n)
+    path = [FixedRank(left @ u, values, right @ v.T)]
     residual = facts.error_std + (sigma_r * math.sqrt(high) if protect == "records" else 0.0)
     of_gradient = residual * math.sqrt(high * rank * sum(facts.shape) * math.log(n))  # n/eta times Delta_l
     for _ in range(n_steps(n)):
-        sweep = PublishedGradient("gradient", math.inf, math.inf, of_gradient)
-        sums, _ = engine.sweep(sweep, records, public={"point": path[-1]})
-        path.append(path[-1].moved(ETA / n * billboard.post(sums["gradient"])))
+        sweep = PublishedGradient("gradient", path[-1], math.inf, math.inf, of_gradient)
+        path.append(path[-1].moved(ETA / n * curator.ask(sweep)["gradient"]))
     return path
 
 

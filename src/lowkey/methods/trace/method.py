@@ -21,10 +21,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from lowkey.data.trace import DenseMeasurements, Measurements, TraceRecords, from_flat_csr, measurements_of
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
-from lowkey.errors import InputError, refuse
+from lowkey.errors import refuse
 from lowkey.kernels.trace_regression import SpectralStart, TangentGradient, largest_projection, largest_whitened
 from lowkey.linalg.lowrank import FixedRank, shrunk_values, tangent_size, truncated
 from lowkey.methods.base import Unscored
+from lowkey.methods.checked_input import without_cells
 from lowkey.methods.constraints import check, not_negative, positive, share, whole, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.trace.bounds import UNCLIPPED, ExactFacts, TraceFacts
@@ -221,9 +222,12 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
             refuse(
                 "y", got="None", needed="responses: it requires y to be passed, but the target y is None", try_="fit(X, y)"
             )
+        return without_cells(lambda: self._records(X, y))
+
+    def _records(self, X: Any, y: Any) -> tuple[Measurements, NDArray[np.float64]]:
         ready = measurements_of(X)
         if ready is None:
-            X, y = _without_cells(lambda: validate_data(self, X, y, y_numeric=True, **_ARRAYS))
+            X, y = validate_data(self, X, y, y_numeric=True, **_ARRAYS)
             ready = self._wrapped(X)
         y = np.asarray(column_or_1d(y, warn=True), np.float64)
         check_consistent_length(y, range(len(ready)))
@@ -233,8 +237,11 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
         return ready, y
 
     def _measurements(self, X: Any, reset: bool) -> Measurements:
-        ready = measurements_of(X)
-        return ready if ready is not None else self._wrapped(validate_data(self, X, reset=reset, **_ARRAYS))
+        def measured() -> Measurements:
+            ready = measurements_of(X)
+            return ready if ready is not None else self._wrapped(validate_data(self, X, reset=reset, **_ARRAYS))
+
+        return without_cells(measured)
 
     def _wrapped(self, X: Any) -> Measurements:
         if scipy.sparse.issparse(X):
@@ -280,16 +287,6 @@ _ARRAYS: dict[str, Any] = {
     "accept_sparse": "csr",
     "allow_nd": True,
 }
-
-
-def _without_cells(convert: Any) -> Any:
-    """Run a conversion; an error that would quote a cell of the data is replaced by one that does not."""
-    try:
-        return convert()
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-    raise InputError(what="X or y", got="entries that are not numbers", needed="numbers", try_="dropping such records")
 
 
 def _check_rank(rank: Any, shape: tuple[int, int]) -> None:
