@@ -11,13 +11,16 @@ import math
 from typing import Any
 
 import numpy as np
-from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from numpy.typing import NDArray
 
+from lowkey.data.trace import Measurements
+from lowkey.errors import refuse
 from lowkey.linalg.lowrank import FixedRank, tangent_size
 from lowkey.linalg.packed import packed_length
+from lowkey.methods.constraints import positive
 from lowkey.methods.curator import Curator
 from lowkey.methods.trace.bounds import TraceFacts
+from lowkey.methods.trace.method import UNITS, DPTraceRegression
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
 from lowkey_lab.published.trace_kernel import PublishedCore, PublishedGradient, PublishedProjectors
@@ -53,8 +56,7 @@ def published_path(facts: TraceFacts, sigma_r: float, protect: str, curator: Cur
     signal = math.sqrt(high * rank) * facts.max_singular_value if protect == "records" else 0.0
     of_core = math.sqrt(rank / low) * (signal + facts.error_std) * math.log(n)  # n times Delta^(2)
     design = (facts.shape, facts.whitener)
-    # L itself is summed with them and never posted, so they are not asked for like other sums.
-    posts = curator.ask(PublishedProjectors(*design, rank, of_core, of_core / sigma_r / n))
+    posts = curator.ask(PublishedProjectors(*design, rank, of_core / sigma_r / n))
     left = _leading(posts["left_projector"], facts.shape[0], rank)
     right = _leading(posts["right_projector"], facts.shape[1], rank)
     u, values, v = np.linalg.svd(curator.ask(PublishedCore(*design, left, right, of_core))["core"] / n)
@@ -65,6 +67,43 @@ def published_path(facts: TraceFacts, sigma_r: float, protect: str, curator: Cur
         sweep = PublishedGradient("gradient", path[-1], math.inf, math.inf, of_gradient)
         path.append(path[-1].moved(ETA / n * curator.ask(sweep)["gradient"]))
     return path
+
+
+class PublishedTraceRegression(DPTraceRegression):
+    """``DPTraceRegression`` as published. ``min_singular_value`` is in the published sensitivities; no epsilon holds."""
+
+    constraints = {**DPTraceRegression.constraints, "min_singular_value": positive()}
+
+    def __init__(
+        self,
+        rank: int = 1,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        protect: str = "records",
+        error_std: float | None = None,
+        max_singular_value: float | None = None,
+        min_singular_value: float | None = None,
+        covariance: Any = None,
+    ) -> None:
+        public = {"error_std": error_std, "max_singular_value": max_singular_value, "covariance": covariance}
+        super().__init__(rank, epsilon, delta, protect, **public)
+        self.min_singular_value = min_singular_value
+
+    def plan(self, facts: TraceFacts) -> Plan:
+        assert self.epsilon is not None
+        assert self.delta is not None
+        fields = {"unit": UNITS[self.protect], "public": self._public(facts)}
+        return published_plan(facts, self.epsilon, self.delta, **fields)
+
+    def _path(self, facts: TraceFacts, curator: Curator, measurements: Measurements | None) -> list[FixedRank]:
+        if self.min_singular_value is None:
+            refuse(
+                "min_singular_value",
+                got="none",
+                needed="the smallest singular value: the published sensitivities contain it",
+                try_="DPTraceRegression, which does not need it",
+            )
+        return published_path(facts, self.min_singular_value, self.protect, curator)
 
 
 def _leading(packed: NDArray[np.float64], order: int, rank: int) -> NDArray[np.float64]:

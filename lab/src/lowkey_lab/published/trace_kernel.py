@@ -51,31 +51,31 @@ def _whitened_sum(block: RecordBlock, shape: tuple[int, int], whitener: Any) -> 
 
 @dataclass(frozen=True, eq=False)
 class PublishedProjectors(Sweep):
-    """The projectors on the leading singular vectors of L, as packed triangles. L itself is summed and never posted."""
+    """The projectors on the leading singular vectors of L, as packed triangles. L itself is never posted."""
 
     shape: tuple[int, int]
     whitener: Any
     rank: int
-    scale: float
     sensitivity: float
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        (d1, d2), scale = self.shape, self.scale
+        d1, d2 = self.shape
         return (
-            _claimed("unposted_start", (d1, d2), scale),
             _claimed("left_projector", (packed_length(d1),), self.sensitivity),
             _claimed("right_projector", (packed_length(d2),), self.sensitivity),
         )
 
+    @property
+    def needs_everyone(self) -> bool:
+        return True  # projectors are no sums over records
+
     def run(self, block: RecordBlock, local: Local, sums: Sums) -> Local:  # pyright: ignore[reportIncompatibleMethodOverride]
-        start, *projectors = self.statistics
-        sums[start.name] += _units(_whitened_sum(block, self.shape, self.whitener), start)
-        # Of all records so far: after the last block, of all.
-        left, _, right = np.linalg.svd(sums[start.name] * start.grid.step, full_matrices=False)
-        for statistic, basis in zip(projectors, (left[:, : self.rank], right[: self.rank].T), strict=True):
+        whole = _whitened_sum(block, self.shape, self.whitener)
+        left, _, right = np.linalg.svd(whole, full_matrices=False)
+        for statistic, basis in zip(self.statistics, (left[:, : self.rank], right[: self.rank].T), strict=True):
             projector = basis @ basis.T
-            sums[statistic.name][:] = _units(projector[np.triu_indices(len(projector))], statistic)
+            sums[statistic.name] += _units(projector[np.triu_indices(len(projector))], statistic)
         return None
 
 
