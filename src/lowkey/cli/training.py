@@ -16,7 +16,8 @@ from lowkey.data.domain import Domain, Scale
 from lowkey.errors import InputError, LowkeyError, refuse
 from lowkey.methods.base import Recommender
 from lowkey.methods.catalogue import PrivateCatalogue
-from lowkey.methods.registry import default_method, estimator
+from lowkey.methods.choice import default_method
+from lowkey.methods.registry import estimator
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, check_epsilon_delta

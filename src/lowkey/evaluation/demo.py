@@ -107,7 +107,8 @@ def _compare(ratings: Ratings, seed: int, screen: Screen) -> Recommender:
     from lowkey.evaluation.commands import show_figures
     from lowkey.evaluation.protocol import evaluate
     from lowkey.evaluation.splits import hold_out_users
-    from lowkey.methods.registry import default_method, estimator
+    from lowkey.methods.choice import default_method
+    from lowkey.methods.registry import estimator
 
     split = hold_out_users(ratings, 0.1, seed=seed)
     private: Any = estimator(default_method(ratings.domain, EPSILON, DELTA))
