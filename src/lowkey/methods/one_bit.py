@@ -255,7 +255,7 @@ class DPOneBit(Recommender):
         for word, count in (("typical", int(np.median(counts))), ("heaviest", int(counts.max()))):
             whole = gaussian_epsilon(price.mu * math.sqrt(count), plan.delta) if price.mu else count * price.epsilon
             texts.append(f"{whole:.4g} for the {word} user's {count} ratings together")
-        return (f"the unit is one rating's value; epsilon is {' and '.join(texts)}",)
+        return (f"the unit is {UNITS['rating'].protected}; epsilon is {' and '.join(texts)}",)
 
 
 class OneBit(DPOneBit):
