@@ -93,7 +93,9 @@ def test_the_cost_for_a_whole_user_is_printed_beside_epsilon() -> None:
 
 def test_users_with_the_same_items_are_told_apart() -> None:
     """Such users share a key if they have no ids; each still has slots, and signs, of their own."""
-    rows = scipy.sparse.csr_array(np.array([[5.0, 1, 0, 5], [1, 5, 0, 1], [0, 0, 5, 0], [0, 0, 0, 0], [5, 5, 0, 5], [0, 0, 0, 0]]))
+    rows = scipy.sparse.csr_array(
+        np.array([[5.0, 1, 0, 5], [1, 5, 0, 1], [0, 0, 5, 0], [0, 0, 0, 0], [5, 5, 0, 5], [0, 0, 0, 0]])
+    )
     rows.eliminate_zeros()
     ratings = Ratings.from_csr(rows, Domain(items=4, rating_range=(1.0, 5.0)))
     positions = Positions.of(ratings)

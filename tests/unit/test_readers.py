@@ -147,9 +147,7 @@ def tidy_texts(max_size=None):
 
 @st.composite
 def tables(draw):
-    user = draw(
-        st.sampled_from([tidy_texts(4), st.integers(-(2**63), 2**63 - 1), st.integers(0, 5), st.uuids().map(str)])
-    )
+    user = draw(st.sampled_from([tidy_texts(4), st.integers(-(2**63), 2**63 - 1), st.integers(0, 5), st.uuids().map(str)]))
     users = draw(st.lists(user, min_size=1, max_size=6, unique=True))
     rating = st.sampled_from([1.0, 2.0, 3.5, 5.0])
     return draw(st.lists(st.tuples(st.sampled_from(users), st.integers(0, 4), rating), min_size=1, max_size=30))
