@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "lowkey"
 MODULES = sorted(SOURCE.rglob("*.py"))
 ROOMS = {
     "data": "Vault", "engines": "Vault", "kernels": "Kernel", "privacy": "Gate", "linalg": "Public", "methods": "Public",
-    "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab", 
+    "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab",
 }  # fmt: skip
 TOP_LEVEL = "Public"  # __init__, errors, model, ...
 LAB = ("evaluation",)
@@ -47,10 +47,8 @@ OPENERS = {
     "_open_frame": {"engines/spark.py", "data/spark_rows.py"},
     "_blocks": {"engines/spark.py"},
     "_open_ids": {"data/uncatalogued.py", "kernels/catalogue.py"},
-    "blocks": {
-        "engines/", "data/ratings.py", "data/rows.py", "data/stored.py", "data/spark_rows.py", "data/uncatalogued.py",
-        "data/trace.py", "kernels/catalogue.py",
-    },
+    "_open_blocks": {"engines/", "kernels/catalogue.py"},
+    "blocks": {"engines/spark_tasks.py", "data/"},  # of bare rows that somebody has opened
 }  # fmt: skip
 INPUT_OUTPUT = {"open", "print", "input", "exec", "eval", "compile", "breakpoint"}
 OUTSIDE = {"logging", "os", "sys", "io", "pathlib", "socket", "subprocess", "tempfile", "time", "random", "secrets"}

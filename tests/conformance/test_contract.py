@@ -119,10 +119,11 @@ def test_a_grid_search_is_told_its_price(case: Case) -> None:
 @every
 def test_csr_rows_with_a_domain(case: Case) -> None:
     """CSR rows and the container give the same fit when the keys are the same."""
-    from lowkey.data.ids import splitmix64
+    from lowkey.data.row_keys import row_keys
 
     rows = base_rows(case.domain)
-    keys = splitmix64(np.arange(len(rows), dtype=np.uint64))  # a CSR row's key is that of its number
+    offsets = np.concatenate([[0], np.cumsum([len(items) for items, _ in rows])])
+    keys = row_keys(offsets, np.concatenate([items for items, _ in rows]))  # a CSR row's key is that of its items
     models = [
         case.make().fit(X, domain=domain, engine=lk.LocalEngine(1), billboard=lk.Billboard(noise=SeededNoise(5))).model_
         for X, domain in ((csr_of(case, rows), case.domain), (ratings_of(case.domain, rows, keys), None))

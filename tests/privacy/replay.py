@@ -88,7 +88,7 @@ class WatchingEngine(Engine):
             self._compare(len(self.calls), call)
         sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
         parts: list[Any] = []
-        for i, block in enumerate(data.blocks(self.block_size)):
+        for i, block in enumerate(data._open_blocks(self.block_size)):
             parts.append(sweep.run(block, None if local is None else local[1][i], public, sums))
         self.calls.append(call)
         closed = {s.name: Unreleased(s, sums[s.name]) for s in call.statistics}

@@ -19,7 +19,7 @@ import lowkey as lk
 from lowkey.cli.main import COMMANDS, run
 from lowkey.cli.options import delta_for
 from lowkey.data.synthetic import taste, write_taste
-from lowkey.methods.registry import default_method
+from lowkey.methods.choice import default_method
 
 GOOD = "--user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
 

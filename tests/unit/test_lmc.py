@@ -15,9 +15,9 @@ from lowkey.kernels.lmc import GradientRound
 from lowkey.kernels.spectral_start import StartGram
 from lowkey.linalg.packed import unpack
 from lowkey.methods.starts import balanced_start
-from lowkey_lab.published.lmc import booked_epsilon
 from lowkey.privacy.accounting import gaussian_epsilon
 from lowkey.privacy.noise import SeededNoise
+from lowkey_lab.published.lmc import booked_epsilon
 
 DELTA = 1e-5
 BARE: dict[str, Any] = {"bias_share": 0.0, "weighting": "uniform", "offset_reg": None, "item_reg": 0.0}  # as in the paper
@@ -53,7 +53,7 @@ class LastRound(lk.LocalEngine):
     def sweep(self, sweep: Any, data: Any, local: Any = None, public: Any = None) -> Any:
         found = super().sweep(sweep, data, local, public)
         if isinstance(sweep, GradientRound):
-            self.sweep_, self.public, self.block = sweep, dict(public), next(iter(data.blocks(10**6)))
+            self.sweep_, self.public, self.block = sweep, dict(public), next(iter(data._open_blocks(10**6)))
             sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
             self.rows = sweep.run(self.block, getattr(self, "rows", None), public, sums)
             self.sums = {s.name: sums[s.name] * s.grid.step for s in sweep.statistics(public)}
@@ -79,7 +79,7 @@ def test_a_round_is_algorithm_1(own_counts: bool) -> None:
     csr = scipy.sparse.csr_array((values[seen].astype(np.float32), np.nonzero(seen)), shape=seen.shape)
     ratings = lk.Ratings.from_csr(csr, lk.Domain(n_items, (-3.0, 3.0)))
     sweep = GradientRound(alpha, bound, 2.0)
-    block = next(iter(ratings.blocks(100)))
+    block = next(iter(ratings._open_blocks(100)))
     sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
     first = sweep.run(block, None, public, sums)
     sums = {name: np.zeros_like(total) for name, total in sums.items()}
@@ -143,7 +143,7 @@ def test_rows_per_rating_are_divided_by_the_root_of_their_number() -> None:
     for per_rating, scale in ((False, 1.0), (True, 1.0 / 3.0)):
         sweep = StartGram(50.0, math.inf, per_rating)
         sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
-        sweep.run(next(iter(ratings.blocks(5))), None, public, sums)
+        sweep.run(next(iter(ratings._open_blocks(5))), None, public, sums)
         row = np.array([1.0, 1.0, 0.0, 2.0])
         found = unpack(sums["start_gram"] * sweep.grid.squared.step)
         assert found == pytest.approx(scale * np.outer(row, row), abs=1e-2)

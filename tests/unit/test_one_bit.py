@@ -16,7 +16,9 @@ from lowkey import errors as lk_errors
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
+from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError
+from lowkey.kernels.one_bit import Signs
 from lowkey.linalg.links import FlippedSignLoss, link_of
 from lowkey.methods.one_bit.method import DPOneBit, OneBit
 from lowkey.privacy.accounting import gaussian_epsilon, second_opinion
@@ -87,6 +89,24 @@ def test_the_cost_for_a_whole_user_is_printed_beside_epsilon() -> None:
     gaussian = DPOneBit(1.0, 1e-6, perturbation="objective").fit(board()).guarantee_
     whole = gaussian_epsilon(gaussian.mu * math.sqrt(heaviest), 1e-6)
     assert f"{whole:.4g} for the heaviest user's {heaviest} ratings" in str(gaussian)
+
+
+def test_users_with_the_same_items_are_told_apart() -> None:
+    """Such users share a key if they have no ids; each still has slots, and signs, of their own."""
+    rows = scipy.sparse.csr_array(
+        np.array([[5.0, 1, 0, 5], [1, 5, 0, 1], [0, 0, 5, 0], [0, 0, 0, 0], [5, 5, 0, 5], [0, 0, 0, 0]])
+    )
+    rows.eliminate_zeros()
+    ratings = Ratings.from_csr(rows, Domain(items=4, rating_range=(1.0, 5.0)))
+    positions = Positions.of(ratings)
+    assert not positions.keys_differ
+    sweep = Signs(threshold=3.0)
+    sums, _ = LocalEngine(1).sweep(sweep, ratings, public={"positions": positions})
+    assert sums["signs"]._open().tolist() == np.sign(rows.data - 3.0).tolist()
+    with pytest.raises(TypeError, match="all in this block"):
+        LocalEngine(1, block_size=2).sweep(sweep, ratings, public={"positions": positions})
+    whole = OneBit().complete(ratings)
+    np.testing.assert_array_equal(OneBit().complete(ratings, engine=LocalEngine(1, block_size=2)), whole)
 
 
 def test_the_model_holds_no_users_row() -> None:

@@ -16,10 +16,12 @@ from lowkey.data.domain import Domain, Scale
 from lowkey.errors import InputError, LowkeyError, refuse
 from lowkey.methods.base import Recommender
 from lowkey.methods.catalogue import PrivateCatalogue
-from lowkey.methods.registry import default_method, estimator
+from lowkey.methods.choice import default_method
+from lowkey.methods.registry import estimator
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, check_epsilon_delta
+from lowkey.privacy.price import at_most
 
 NOMINAL_ITEMS = 1000  # of a private catalogue, whose size nobody knows before
 
@@ -38,14 +40,18 @@ class Order:
     expected_users: int | None
     ledger: Path | None = None
     total_epsilon: float | None = None
+    expect_head: str | None = None
+    anchor: Path | None = None
     cluster: Cluster | None = None  # None: the passes run in this process
 
     def __post_init__(self) -> None:
         check_epsilon_delta(self.epsilon, self.delta)
         if self.adjacency not in ("add-remove", "replace-one"):
             refuse("--adjacency", got=repr(self.adjacency), needed="add-remove or replace-one", try_="leaving it out")
-        if self.total_epsilon is not None and self.ledger is None:
-            refuse("--total-epsilon", got="no --ledger", needed="the ledger of these people", try_="--ledger people.jsonl")
+        about = {"--total-epsilon": self.total_epsilon, "--expect-head": self.expect_head, "--anchor": self.anchor}
+        for name, value in about.items():
+            if value is not None and self.ledger is None:
+                refuse(name, got="no --ledger", needed="the ledger of these people", try_="--ledger people.jsonl")
         if self.total_epsilon is not None and not 0.0 < self.total_epsilon < math.inf:
             refuse(
                 "--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4"
@@ -101,15 +107,18 @@ class Order:
         if not guarantee.epsilon <= asked * (1.0 + 1e-9):
             raise InputError(
                 what=f"{plan.method} with these parameters",
-                got=f"a guarantee of epsilon = {guarantee.epsilon:.4g}",
+                got=f"a guarantee of epsilon = {at_most(guarantee.epsilon, 4)}",
                 needed=f"at most the {asked:.4g} that was asked for",
                 try_="its sound calibration, or a larger epsilon",
             )
         return ([self.selection.plan()] if self.selection else []) + [plan]
 
     def open_ledger(self) -> Ledger:
+        if self.ledger is None and self.selection:
+            # The fit is planned after the selection was seen; a total that was fixed before makes that a bound.
+            return Ledger(total=(self.epsilon, self.delta))
         total = None if self.total_epsilon is None else (self.total_epsilon, self.delta)
-        return Ledger(self.ledger, total=total)
+        return Ledger(self.ledger, total=total, expect_head=self.expect_head, anchor=self.anchor)
 
 
 def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
