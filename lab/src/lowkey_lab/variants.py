@@ -6,6 +6,7 @@ are fields of its ``Settings``. Such a fit is as private as any other: its plan 
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -43,6 +44,6 @@ def exact_twin(kind: type[Any]) -> type[Any]:
     """The same method, with the settings that its budget gives it, and exact posts. NOT PRIVATE."""
 
     def plan(self: Recommender, settings: Settings) -> Plan:
-        return kind._plan(self, settings).without_noise()
+        return kind._plan(self, replace(settings, budget=replace(settings.budget, mu=math.inf)))
 
     return type(f"Exact{kind.__name__}", (kind,), {"__init__": kind.__init__, "_plan": plan})
