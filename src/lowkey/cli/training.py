@@ -6,6 +6,7 @@ import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from lowkey.cli.options import Table
 from lowkey.cli.screen import Screen
 from lowkey.cli.spark import Cluster
 from lowkey.data.domain import Domain, Scale
+from lowkey.data.ratings import Ratings
+from lowkey.engines.base import Engine
 from lowkey.errors import InputError, LowkeyError, refuse
-from lowkey.methods.base import Recommender
+from lowkey.methods.base import Recommender, Settings
 from lowkey.methods.catalogue import PrivateCatalogue
 from lowkey.methods.choice import default_method
 from lowkey.methods.registry import estimator
@@ -93,11 +96,18 @@ class Order:
             refuse("--method", got="a non-private baseline", needed="a private method", try_="leaving it out")
         return kind(**{"epsilon": epsilon, "delta": delta, "adjacency": self.adjacency, **self.parameters})
 
-    def plans(self) -> list[Plan]:
-        """Every plan of this order, before any data; for a private catalogue with a nominal number of items."""
+    @cached_property
+    def resolved(self) -> tuple[Recommender, Settings]:
+        """The estimator and every number of its fit; for a private catalogue with a nominal number of items."""
         domain = self.domain(range(NOMINAL_ITEMS) if self.selection else None)
+        kind = self.build(domain)
+        return kind, kind.resolve(domain)
+
+    def plans(self) -> list[Plan]:
+        """Every plan of this order, before any data."""
         try:
-            plan = self.build(domain).plan(domain)
+            kind, settings = self.resolved
+            plan = kind.plan_of(settings)
         except LowkeyError:
             raise
         except (TypeError, ValueError, ArithmeticError):  # no data was touched: it is the parameters
@@ -112,6 +122,11 @@ class Order:
                 try_="its sound calibration, or a larger epsilon",
             )
         return ([self.selection.plan()] if self.selection else []) + [plan]
+
+    def fit(self, rows: Ratings, billboard: Billboard, engine: Engine | None = None) -> Recommender:
+        """As was planned; a private catalogue is known only now, and what depends on its size is resolved for it."""
+        kind, settings = self.resolved
+        return kind.fit(rows, engine=engine, billboard=billboard, settings=settings)
 
     def open_ledger(self) -> Ledger:
         if self.ledger is None and self.selection:
@@ -132,7 +147,7 @@ def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
         if order.selection:
             ids = order.selection.select(rows, billboard)
             rows = rows.with_items(ids, expected_users=order.expected_users)
-        return order.build(rows.domain).fit(rows, billboard=billboard)
+        return order.fit(rows, billboard)
 
 
 def _train_on(cluster: Cluster, order: Order, plans: list[Plan], screen: Screen) -> Recommender:
@@ -142,7 +157,7 @@ def _train_on(cluster: Cluster, order: Order, plans: list[Plan], screen: Screen)
         with screen.working("Bringing each user's ratings together on Spark"):
             rows = cluster.read(session, order.table, order.domain())
         with _posting(order, plans, screen) as billboard:
-            return order.build(rows.domain).fit(rows, engine=SparkEngine(session), billboard=billboard)
+            return order.fit(rows, billboard, SparkEngine(session))
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
 
     def plan(self, domain: Domain) -> Plan:
         """Every release of a fit, its noise and its price, from hyper-parameters and public facts alone."""
-        return self._plan(self.resolve(domain))
+        return self.plan_of(self.resolve(domain))
 
     def fit(
         self,
@@ -135,28 +135,37 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         domain: Domain | None = None,
         engine: Engine | None = None,
         billboard: Billboard | None = None,
+        settings: Settings | None = None,
         progress: bool | Callable[[Step], Any] = False,
     ) -> Self:
         """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``.
 
+        ``settings`` are what ``resolve`` returned for this domain, if that was called before.
         ``progress=True`` shows on a terminal how many of the planned releases are made and the time left; a function
         in its place is told each ``Step``.
         """
-        settings, curator = self._begin(X, y, domain, engine, billboard)
+        settings, curator = self._begin(X, y, domain, engine, billboard, settings)
         with watched(curator.billboard, type(self).__name__, progress):
             self._keep(settings, self._run(settings, curator), curator)
         return self
 
     def _begin(
-        self, X: Any, y: None, domain: Domain | None, engine: Engine | None, billboard: Billboard | None
+        self,
+        X: Any,
+        y: None,
+        domain: Domain | None,
+        engine: Engine | None,
+        billboard: Billboard | None,
+        settings: Settings | None = None,
     ) -> tuple[Any, Curator]:
         """The arguments of ``fit`` checked, everything resolved, and the plan announced on the billboard."""
         if y is not None:
             raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
         ratings = as_ratings(X, domain)
-        settings = self._resolved_for(ratings)
+        if settings is None or settings.domain != ratings.domain:
+            settings = self._resolved_for(ratings)
         billboard = billboard if billboard is not None else Billboard()
-        billboard.begin(self._plan(settings))
+        billboard.begin(self.plan_of(settings))
         return settings, Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
 
     def _keep(self, settings: Settings, released: Released, curator: Curator) -> None:
@@ -165,8 +174,8 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
     def _resolved_for(self, ratings: Ratings) -> Settings:
         return self.resolve(ratings.domain)
 
-    def _plan(self, settings: Settings) -> Plan:
-        """The plan of the method's requests at the estimator's epsilon, delta and adjacency."""
+    def plan_of(self, settings: Settings) -> Plan:
+        """The plan of a fit with these settings, as ``resolve`` returns them."""
         domain, budget = settings.domain, settings.budget
         public = (f"the catalogue of {domain.n_items} items, {domain.scale}", "all hyper-parameters")
         if budget.adjacency == "replace-one":

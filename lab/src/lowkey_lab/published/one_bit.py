@@ -193,7 +193,7 @@ class PublishedOneBit(TunedOneBit):
     def _where(self, settings: OneBitSettings) -> Perturbation:
         return PUBLISHED[settings.perturbation]
 
-    def _plan(self, settings: OneBitSettings) -> Plan:
-        plan = super()._plan(settings)
+    def plan_of(self, settings: OneBitSettings) -> Plan:
+        plan = super().plan_of(settings)
         asked = {"calibration": "published", "asked_epsilon": settings.budget.epsilon}
         return replace(plan, settings={**plan.settings, **asked})

@@ -130,8 +130,8 @@ class DPLMC(Recommender):
         requests.append(Request("item_gradient", n_items * rank, 1.0 - before - of_balance, n_iter))
         return requests
 
-    def _plan(self, settings: LMCSettings) -> Plan:
-        plan = super()._plan(settings)
+    def plan_of(self, settings: LMCSettings) -> Plan:
+        plan = super().plan_of(settings)
         if settings.density is None:
             return plan
         return replace(plan, public=(*plan.public, "the density of the ratings and the expected number of users"))

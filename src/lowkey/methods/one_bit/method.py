@@ -102,7 +102,7 @@ class DPOneBit(Recommender):
 
     def plan(self, domain: Domain, positions: Positions | None = None) -> Plan:
         """The plan for these public positions."""
-        return self._plan(self.resolve(domain, positions))
+        return self.plan_of(self.resolve(domain, positions))
 
     def complete(
         self,
@@ -171,7 +171,7 @@ class DPOneBit(Recommender):
     def _where(self, settings: OneBitSettings) -> Perturbation:
         return PERTURBATIONS[settings.perturbation]
 
-    def _plan(self, settings: OneBitSettings) -> Plan:
+    def plan_of(self, settings: OneBitSettings) -> Plan:
         domain, where = settings.domain, self._where(settings)
         public = (
             f"the catalogue of {domain.n_items} items, {domain.scale}",
