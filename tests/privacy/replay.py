@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from scipy import stats
 import lowkey as lk
 from lowkey.data.ratings import Block
 from lowkey.engines.base import Engine, kernel_threads
+from lowkey.kernels.sweep import Sweep
 from lowkey.model import Model
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource, SeededNoise
 from lowkey.privacy.plan import Line, Plan
@@ -54,8 +55,7 @@ class Entry:
 class Call:
     """One sweep of the recorded run, ready to be run again for any user."""
 
-    sweep: Any
-    public: dict[str, Any]
+    sweep: Sweep
     statistics: tuple[Statistic, ...]
     local_from: int | None  # the sweep whose local state it was given
 
@@ -83,16 +83,15 @@ class WatchingEngine(Engine):
     calls: list[Call] = field(default_factory=list)
     made: list[tuple[Unreleased, int]] = field(default_factory=list)
 
-    def sweep(self, sweep: Any, data: Any, local: Any = None, public: Any = None) -> Any:
-        public = dict(public or {})
-        call = Call(sweep, _snapshot(public), sweep.statistics(public), None if local is None else local[0])
+    def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
+        call = Call(_snapshot(sweep), sweep.statistics, None if local is None else local[0])
         if self.expected is not None:
             self._compare(len(self.calls), call)
         sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
         parts: list[Any] = []
         with kernel_threads(self.threads):
             for i, block in enumerate(data._open_blocks(self.block_size)):
-                parts.append(sweep.run(block, None if local is None else local[1][i], public, sums))
+                parts.append(sweep.run(block, None if local is None else local[1][i], sums))
         self.calls.append(call)
         closed = {s.name: Unreleased(s, sums[s.name]) for s in call.statistics}
         self.made += [(u, len(self.calls) - 1) for u in closed.values()]
@@ -106,10 +105,12 @@ class WatchingEngine(Engine):
         if at >= len(self.expected):
             raise Violation(f"the neighbour's fit runs more than {len(self.expected)} sweeps")
         known = self.expected[at]
-        if call.sweep != known.sweep:
-            raise Violation(f"sweep {at} has bounds that depend on the data: {call.sweep} after {known.sweep}")
-        if not _equal(call.public, known.public):
-            raise Violation(f"sweep {at} got public values that depend on the data beyond the posts")
+        if type(call.sweep) is not type(known.sweep):
+            raise Violation(f"sweep {at} is a {type(call.sweep).__name__} after a {type(known.sweep).__name__}")
+        for name, value in vars(call.sweep).items():
+            if not _equal(value, vars(known.sweep)[name]):
+                kind = type(call.sweep).__name__
+                raise Violation(f"sweep {at}: {name} of {kind} depends on the data beyond the posts")
         if call.statistics != known.statistics:
             raise Violation(f"sweep {at}: a sensitivity, grid or shape depends on the data")
 
@@ -355,7 +356,7 @@ def contributions(known: Record, row: Row, key: int) -> list[np.ndarray]:
         for call in known.calls:
             parts = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
             local = None if call.local_from is None else locals_[call.local_from]
-            locals_.append(call.sweep.run(block, local, call.public, parts))
+            locals_.append(call.sweep.run(block, local, parts))
             sums.append(parts)
     return [sums[entry.call][entry.statistic.name] for entry in known.entries]
 
@@ -388,8 +389,28 @@ def counted_openings() -> Iterator[list[str]]:
         Unreleased._open = original  # type: ignore[method-assign]
 
 
-def _snapshot(public: dict[str, Any]) -> dict[str, Any]:
-    return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in public.items()}
+def _snapshot(value: Any) -> Any:
+    """A sweep with its own copies of its arrays, wherever among its fields they are."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Sweep):
+        return replace(value, **{f.name: _snapshot(getattr(value, f.name)) for f in fields(value)})  # type: ignore[arg-type]
+    if isinstance(value, dict):
+        return {name: _snapshot(part) for name, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_snapshot, value))
+    return value
+
+
+def arrays_in(value: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """The public arrays that a sweep holds, wherever among its fields they are."""
+    if isinstance(value, np.ndarray):
+        yield name, value
+    parts = vars(value) if isinstance(value, Sweep) else value if isinstance(value, dict) else None
+    if parts is None and isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts = value._asdict()
+    for key, part in (parts or {}).items():
+        yield from arrays_in(part, key)
 
 
 def _equal(a: Any, b: Any) -> bool:

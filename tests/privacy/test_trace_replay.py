@@ -95,7 +95,7 @@ def contributions(known: Record, x: np.ndarray, y: float, kind: str) -> list[np.
     for entry in known.entries:
         call = known.calls[entry.call]
         sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
-        call.sweep.run(block, None, call.public, sums)
+        call.sweep.run(block, None, sums)
         found.append(sums[entry.statistic.name])
     return found
 
