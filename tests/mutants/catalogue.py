@@ -41,7 +41,10 @@ class Mutant:
 
     def check(self, root: Path) -> None:
         """Raise ``Stale`` unless the mutant applies, is Python, and its tests are there."""
-        compile(self.mutated(root), str(self.file), "exec")
+        try:
+            compile(self.mutated(root), str(self.file), "exec")
+        except SyntaxError:
+            raise Stale(f"{self.name}: with its new text {self.file} is no Python") from None
         for test in self.tests:
             file, _, name = test.partition("::")
             if not (root / file).is_file():

@@ -18,7 +18,7 @@ from pathlib import Path
 from catalogue import BUGS, Mutant, Stale, load
 from rich.console import Console
 from rich.progress import Progress
-from workshop import NoVerdict, Workshop
+from workshop import NoVerdict, Outcome, Workshop
 
 ROOT = Path(__file__).parents[2]
 LEAST = 0.95  # of the mutants must die
@@ -113,7 +113,10 @@ def main(arguments: list[str] | None = None) -> int:
     with Workshop(options.root, options.time_limit) as workshop:
         tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
         with console.status(f"{len(tests)} tests and files of tests on the clean tree"):
-            clean = workshop.run(workshop.clean, tests)
+            try:
+                clean = workshop.run(workshop.clean, tests)
+            except NoVerdict as error:
+                clean = Outcome("something", str(error), 0.0)
         if clean.failed is not None:
             console.print(f"{clean.failed} fails without any mutant: {clean.words}", markup=False, soft_wrap=True)
             return 2

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from catalogue import PACKAGE, Mutant
@@ -99,7 +100,7 @@ class Workshop:
 
 def users_of(root: Path, file: Path) -> set[Path]:
     """The file, and those whose compiled functions use a name from it, directly or through others."""
-    uses = {path.relative_to(root): _compiled_imports(path) for path in (root / PACKAGE).rglob("*.py")}
+    uses = _compiled_uses(root)
     found, new = {file}, {file}
     while new:
         modules = {".".join(path.relative_to(SOURCES).with_suffix("").parts) for path in new}
@@ -108,9 +109,16 @@ def users_of(root: Path, file: Path) -> set[Path]:
     return found
 
 
-def _compiled_imports(path: Path) -> set[str]:
-    """The modules from which this one takes names that stand in code compiled by numba."""
-    tree = ast.parse(path.read_text("utf-8"))
+@cache
+def _compiled_uses(root: Path) -> dict[Path, set[str]]:
+    return {path.relative_to(root): _compiled_imports(path.read_text("utf-8")) for path in (root / PACKAGE).rglob("*.py")}
+
+
+def _compiled_imports(text: str) -> set[str]:
+    """The modules from which a module takes names that stand in code compiled by numba."""
+    if "numba" not in text:
+        return set()
+    tree = ast.parse(text)
     compiled = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_compiled(node)]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and "njit" in ast.unparse(node.func)]
     names = {name.id for part in (*compiled, *calls) for name in ast.walk(part) if isinstance(name, ast.Name)}
