@@ -21,6 +21,7 @@ from bounds import added_by, allowed_power, assert_within, norm_power, share, su
 from estimators import CASES, DOMAINS, Case, Row, as_row, base_keys, base_rows, ratings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from replay import Call, RecordingBillboard, WatchingEngine
 from sized import BLOCK, N_ITEMS, SIZED_CASES, THREADS, long_rows, sized_keys, sized_rows, some_user
 from test_replay_values import CONFIGURATIONS, with_other_values
@@ -33,7 +34,6 @@ from lowkey.data.ratings import Block
 from lowkey.data.trace import RecordBlock
 from lowkey.kernels.one_bit import Minimiser, PublishedMinimiser
 from lowkey.kernels.sweep import Sweep
-from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from lowkey.linalg.links import link_of
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.noise import SeededNoise
