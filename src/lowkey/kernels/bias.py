@@ -41,17 +41,18 @@ class ItemMeans(Sweep):
     offset_reg: float
     count_weight: float = 1.0
     least_ratings: int = 1
+    name: str = "item_means"
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         c2 = self.count_weight**2
         bound = Sensitivity(math.sqrt(1.0 + c2), math.sqrt(4.0 + 2.0 * c2))
-        return (Statistic("item_means", (2, len(self.prior)), Grid.for_bound(1.0, BITS), bound, 1 << BITS),)
+        return (Statistic(self.name, (2, len(self.prior)), Grid.for_bound(1.0, BITS), bound, 1 << BITS),)
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         bounds = (self.residual_bound, self.offset_reg, self.count_weight, self.least_ratings)
         bounds = (*bounds, Grid.for_bound(1.0, BITS).step)
-        _add_means(block.offsets, block.items, block.values, self.prior, *bounds, sums["item_means"])
+        _add_means(block.offsets, block.items, block.values, self.prior, *bounds, sums[self.name])
         return None
 
 

@@ -88,10 +88,10 @@ def within_cone(height, width, most):
 @njit(cache=True, nogil=True)
 def within_box(units, most):
     """Whether every whole number is between 0 and its ``most``: the last word on a user's spread."""
+    inside = True
     for k in range(len(units)):
-        if not 0 <= units[k] <= most[k]:
-            return False
-    return True
+        inside &= 0 <= units[k] <= most[k]
+    return inside
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

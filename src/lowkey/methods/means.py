@@ -8,7 +8,7 @@ level to the middle of the scale.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ ROUNDS = 2  # of item means: the second one around what the first one found
 LEVEL_PRIOR = 0.25  # of half the range, squared: how far from the middle of its scale a crowd's mean lies
 SPREAD_CAP = 0.35  # of the rating range: a user's standard deviation or offset that counts in full
 USUAL_STD = 0.22  # of the rating range: a rating around its user's mean, where the post says nothing
+USUAL_SHARE = 0.1  # of a rating's variance that is left in a user's mean, where the post says nothing: ten ratings
 LEAST = 0.05  # of the usual variances: nothing is believed to be smaller
 LEAST_LEFT = 0.3  # of the variance within users: what item effects leave of it at least
 UNKNOWN_CROWD = (0.04, 0.02)  # shares of level and spread where no number of users is expected
@@ -34,20 +35,40 @@ SIGNAL_FOR_LEVEL = 40.0  # users times mu at which the level's error no longer m
 Array = NDArray[np.float64]
 
 
+class Crowd(NamedTuple):
+    """What level and spread say of the users."""
+
+    center: float  # g, the level
+    within: float  # variance of a user's own ratings: items' effects are still in it
+    between: float  # variance of users' offsets
+    typical: float  # ratings of a user: a harmonic mean, about
+    users: float  # as expected, or else as posted
+
+
+class Posted(NamedTuple):
+    """A round of item means."""
+
+    evidence: Evidence
+    counts: Array
+    count_std: float
+
+
 @dataclass(frozen=True)
 class Means:
     """What the posts say before any factor: all of it public."""
 
-    center: float  # g
+    crowd: Crowd
+    rounds: tuple[Posted, ...]
     effects: Array  # b, posterior means
     variances: Array  # of b given the posts
     counts: Counts  # of ratings, each with the weight 1/sqrt(its user's number of them)
-    posted_counts: Array
+    posted_counts: Array  # averaged over the rounds
     count_std: float
     residual_variance: float  # of a rating around g + b + offset
-    offset_variance: float  # of users' offsets
-    typical: float  # ratings of a user: the harmonic mean, about
-    users: float
+
+    @property
+    def center(self) -> float:
+        return self.crowd.center
 
     @property
     def prior(self) -> Array:
@@ -56,13 +77,19 @@ class Means:
 
     @property
     def offset_reg(self) -> float:
-        return self.residual_variance / self.offset_variance
+        return self.residual_variance / self.crowd.between
 
     @property
     def activity(self) -> float:
         """A typical user's root of the number of ratings."""
         most = math.sqrt(len(self.effects))
-        return min(max(1.0, float(self.posted_counts.sum()) / max(self.users, 1.0)), most)
+        return min(max(1.0, float(self.posted_counts.sum()) / self.crowd.users), most)
+
+    @property
+    def sampling(self) -> float:
+        """The users' own variance in a sum, per count: over all ratings the weights w = 1/sqrt(m) have the sum of squares
+        ``users`` and the sum ``users`` times ``activity``."""
+        return self.residual_variance / self.activity
 
 
 def level_shares(settings: Settings, share: float) -> tuple[float, float]:
@@ -93,32 +120,31 @@ def ask_means(
     offset_reg: float | None = None,
 ) -> Means:
     """Level, spread and ``rounds`` of item means. Given bounds and dampings are taken; others follow the posts."""
-    center = _ask_level(settings, curator)
-    crowd = _ask_spread(settings, center, curator)
-    variance, effects = crowd.within, np.zeros(settings.n_items)
-    evidence, posted = list[Evidence](), list[tuple[Array, float]]()
-    found: Means | None = None
+    means = _nothing_yet(settings, _ask_crowd(settings, curator))
     for _ in range(rounds):
-        bound = residual_bound
-        if bound is None:
-            bound = math.sqrt(variance) * (1.0 + _clear(settings, curator, crowd, found, effects))
-        damping = variance / crowd.between if offset_reg is None else offset_reg
-        sweep = ItemMeans(center + effects, bound, damping, COUNT_WEIGHT)
-        posts = curator.ask(sweep)
-        (sums, counts), std = posts["item_means"], posts.stds["item_means"]
-        evidence.append(Evidence(bound * sums, bound * std, effects))
-        posted.append((counts / COUNT_WEIGHT, std / COUNT_WEIGHT))
-        found = _found(settings, center, crowd, evidence, posted, variance)
-        variance, effects = found.residual_variance, found.effects
-    assert found is not None
-    return found
+        means = refined(means, settings, curator, "item_means", residual_bound, offset_reg)
+    return means
 
 
-class _Crowd(NamedTuple):
-    within: float  # variance of a user's own ratings: items' effects are still in it
-    between: float  # variance of users' offsets
-    typical: float
-    users: float
+def refined(
+    means: Means,
+    settings: Settings,
+    curator: Curator,
+    line: str,
+    residual_bound: float | None = None,
+    offset_reg: float | None = None,
+) -> Means:
+    """One more round of item means, around what is known, under a line of the plan with room for 2 n_items numbers."""
+    bound = _bound(means, curator, line) if residual_bound is None else residual_bound
+    damping = means.offset_reg if offset_reg is None else offset_reg
+    posts = curator.ask(ItemMeans(means.prior, bound, damping, COUNT_WEIGHT, name=line))
+    (sums, counts), std = posts[line], posts.stds[line]
+    latest = Posted(Evidence(bound * sums, bound * std, means.effects), counts / COUNT_WEIGHT, std / COUNT_WEIGHT)
+    return _combined(means, settings, (*means.rounds, latest))
+
+
+def _ask_crowd(settings: Settings, curator: Curator) -> Crowd:
+    return _ask_spread(settings, _ask_level(settings, curator), curator)
 
 
 def _ask_level(settings: Settings, curator: Curator) -> float:
@@ -131,7 +157,7 @@ def _ask_level(settings: Settings, curator: Curator) -> float:
     return settings.center + half * ratio * LEVEL_PRIOR / (LEVEL_PRIOR + 2.0 * (std / count) ** 2)
 
 
-def _ask_spread(settings: Settings, center: float, curator: Curator) -> _Crowd:
+def _ask_spread(settings: Settings, center: float, curator: Curator) -> Crowd:
     """Variances by moments: within users directly; between them E o^2 = between + within/m, solved for the former.
 
     A ratio y/n of sums with noise ``std`` has the standard error std sqrt(1 + (y/n)^2)/n; estimates are shrunk to the
@@ -144,11 +170,13 @@ def _ask_spread(settings: Settings, center: float, curator: Curator) -> _Crowd:
     weight = max(own, std, 1e-9)
     within = _shrunk(cap * squares / weight, cap * std * math.hypot(1.0, squares / weight) / weight, usual)
     weight = max(means, std, 1e-9)
-    share = min(max(inverse / weight, 0.0), 1.0)  # of a rating's variance that is left in a typical user's mean
+    share = _shrunk(inverse / weight, std * math.hypot(1.0, inverse / weight) / weight, USUAL_SHARE)
     error = cap * std * math.hypot(1.0, offsets / weight, share) / weight
     between = _shrunk(cap * offsets / weight - within * share, error, within / PULL)
-    # Every user adds v + PULL v/m = 1.
-    return _Crowd(within, between, 1.0 / max(share, 1e-3), max(means + PULL * inverse, 1.0))
+    users = settings.domain.expected_users
+    if users is None:  # every user adds v + PULL v/m = 1
+        users = max(means + PULL * inverse, std, 1.0)
+    return Crowd(center, within, between, 1.0 / min(share, 1.0), float(users))
 
 
 def _shrunk(estimate: float, error: float, usual: float) -> float:
@@ -156,42 +184,35 @@ def _shrunk(estimate: float, error: float, usual: float) -> float:
     return max(shrunk, LEAST * usual)
 
 
-def _sampling(variance: float, crowd: _Crowd) -> float:
-    """Of a user's residuals in a sum: w^2 variance on a count of w, with w = 1/sqrt(m)."""
-    return variance / math.sqrt(max(crowd.typical, 1.0))
+def _nothing_yet(settings: Settings, crowd: Crowd) -> Means:
+    """Before any item mean: every item at the level, and as often rated as any other."""
+    n_items = settings.n_items
+    each = np.full(n_items, crowd.users * math.sqrt(crowd.typical) / n_items)
+    known, spread = Counts(each, each**2, each), crowd.within * np.ones(n_items)
+    return Means(crowd, (), np.zeros(n_items), spread, known, each, math.inf, crowd.within)
 
 
-def _clear(settings: Settings, curator: Curator, crowd: _Crowd, found: Means | None, effects: Array) -> float:
-    """How much of a typical item mean's error is the users' own and not the post's noise, 0 to 1.
+def _bound(means: Means, curator: Curator, line: str) -> float:
+    """On a user's root mean square residual: one standard deviation where the noise decides, two where there is none.
 
-    Where the noise decides, a bound of one standard deviation is best; without noise, two lose nearly nothing.
+    Between, by how much of an item mean's error is the users' own and not the post's noise, on average over ratings.
     """
-    std = math.sqrt(crowd.within) * curator.noise(ItemMeans(effects, 1.0, 0.0, COUNT_WEIGHT))["item_means"]
-    if found is None:
-        counts = np.full(1, crowd.users * math.sqrt(crowd.typical) / settings.n_items)
-    else:
-        counts = found.counts.mean
-    own = _sampling(crowd.within, crowd) * counts
-    return float(np.average(own / (own + std**2 + 1e-30), weights=counts + 1e-30))
+    std = curator.noise(ItemMeans(means.effects, 1.0, 0.0, COUNT_WEIGHT, name=line))[line]
+    own = means.counts.mean / means.activity
+    clear = own / (own + std**2 + 1e-30)
+    return math.sqrt(means.residual_variance) * (1.0 + float(np.average(clear, weights=means.counts.mean + 1e-30)))
 
 
-def _found(
-    settings: Settings,
-    center: float,
-    crowd: _Crowd,
-    evidence: list[Evidence],
-    posted: list[tuple[Array, float]],
-    variance: float,
-) -> Means:
+def _combined(means: Means, settings: Settings, rounds: tuple[Posted, ...]) -> Means:
     """All rounds so far, each weighted by its precision."""
-    stds = np.array([std for _, std in posted])
-    precision = stds**-2.0 if stds.min() > 0.0 else np.ones(len(stds))
-    counts = np.average([count for count, _ in posted], axis=0, weights=precision)
-    count_std = 1.0 / math.sqrt(precision.sum()) if stds.min() > 0.0 else 0.0
-    known = count_posterior(counts, count_std)
-    found = item_effects(evidence, known, _sampling(variance, crowd))
+    crowd, stds = means.crowd, np.array([r.count_std for r in rounds])
+    exact = stds.min() <= 0.0
+    precision = np.ones(len(stds)) if exact else stds**-2.0
+    posted = np.average([r.counts for r in rounds], axis=0, weights=precision)
+    count_std = 0.0 if exact else 1.0 / math.sqrt(precision.sum())
+    counts = count_posterior(posted, count_std)
+    means = replace(means, rounds=rounds, counts=counts, posted_counts=posted, count_std=count_std)
+    found = item_effects([r.evidence for r in rounds], counts, means.sampling)
     effects = np.clip(found.means, -settings.spread, settings.spread)
     left = max(crowd.within - found.spread, LEAST_LEFT * crowd.within)
-    return Means(
-        center, effects, found.variances, known, counts, count_std, left, crowd.between, crowd.typical, crowd.users
-    )
+    return replace(means, effects=effects, variances=found.variances, residual_variance=left)
