@@ -6,6 +6,8 @@ a user's whole contribution is clipped at once, and the items' side is a posteri
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +21,14 @@ from lowkey.methods.constraints import whole, within_catalogue, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.factors.blup import Round, clean_moments, common_scale, posterior
 from lowkey.methods.factors.bounds import Known, Scale, Seen
-from lowkey.methods.factors.settings import FactorsSettings, default_rank, default_rounds, default_start
+from lowkey.methods.factors.settings import (
+    FactorsSettings,
+    default_means_share,
+    default_rank,
+    default_rounds,
+    default_start,
+    worthwhile_rank,
+)
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
 from lowkey.methods.means import Means, ask_means, means_requests, refined
 from lowkey.privacy.mechanisms import SymmetricGaussian
@@ -36,8 +45,10 @@ class DPFactors(Recommender):
     """rating = center + item bias + user offset + item factor . user factor; the item side in ``n_iter`` noisy rounds.
 
     Nothing needs tuning: ``rank`` and ``n_iter`` follow from the noise level, bounds follow the posts, and what a ridge
-    does elsewhere is done by the known noise. ``start`` is "random", or "spectral" or "moments", which spend a part of
-    the budget on a private start: by default for a small catalogue. All other numbers are in ``resolve(domain)``.
+    does elsewhere is done by the known noise. By default the rank also follows the posted crowd: where factors would cost
+    more than they bring, everything goes into the item effects. ``start`` is "random", or "spectral" or "moments", which
+    spend a part of the budget on a private start: by default for a small catalogue. All other numbers are in
+    ``resolve(domain)``.
     """
 
     constraints = {"rank": whole(), "n_iter": whole(), "start": word(*STARTS)}
@@ -70,7 +81,9 @@ class DPFactors(Recommender):
             domain=domain,
             budget=budget,
             rank=default_rank(domain, budget.signal) if self.rank is None else self.rank,
+            follows=self.rank is None,
             n_iter=default_rounds(domain, budget.signal, start) if self.n_iter is None else self.n_iter,
+            means_share=default_means_share(domain, budget.signal),
             start=start,
             start_share=SHARES[start],
         )
@@ -88,9 +101,10 @@ class DPFactors(Recommender):
 
     def _run(self, settings: FactorsSettings, curator: Curator) -> Released:
         means = ask_means(settings, curator)
-        if not bears_factors(settings, means):
+        rank = worthwhile_rank(settings, means) if settings.follows else settings.rank
+        if rank == 0:
             return self._means_alone(settings, means, curator)
-        return self._factors(settings, means, curator)
+        return self._factors(replace(settings, rank=rank), means, curator)
 
     def _means_alone(self, settings: FactorsSettings, means: Means, curator: Curator) -> Released:
         """What was planned for factors, spent on item effects: the model has no factors."""
@@ -138,8 +152,3 @@ def within(coefficients: Array, spread: float) -> Array:
     kept[:, 0] = np.clip(kept[:, 0], -spread, spread)
     kept[:, 1:] *= np.minimum(1.0, spread / np.maximum(np.linalg.norm(kept[:, 1:], axis=1), 1e-30))[:, None]
     return kept
-
-
-def bears_factors(settings: FactorsSettings, means: Means) -> bool:
-    """Whether the crowd, as posted, says enough through the noise for factors to beat item effects alone."""
-    return True

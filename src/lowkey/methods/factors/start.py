@@ -48,7 +48,7 @@ def first_factors(
     # As large as leaves half of a user's factor to the ridge: neither drowned by it nor fitted to every rating.
     typical = math.sqrt(scale.variance) / scale.activity
     if settings.start == "random":
-        return typical * np.random.default_rng(seed).standard_normal((settings.n_items, settings.rank))
+        return typical * _directions(settings, seed, known, means)
     if settings.start == "spectral":
         bounds = (scale.update_bound, means.offset_reg, settings.rank)
         found = start_factors(means.prior, known.weights, known.counts, *bounds, curator)
@@ -63,3 +63,14 @@ def first_factors(
     factors = np.zeros((settings.n_items, settings.rank))
     factors[:, : found["item_factors"].shape[1]] = found["item_factors"]
     return factors
+
+
+def _directions(settings: FactorsSettings, seed: int, known: Known, means: Means) -> Array:
+    """Random, but for the two that are known: how items are liked, and how often they are rated; of size one each."""
+    drawn = np.random.default_rng(seed).standard_normal((settings.n_items, settings.rank))
+    for k, direction in enumerate((means.effects, np.log(known.counts))[: settings.rank]):
+        centred = direction - np.average(direction, weights=known.counts)
+        size = math.sqrt(float(np.average(centred**2, weights=known.counts)))
+        if size > 1e-9:
+            drawn[:, k] = centred / size
+    return drawn

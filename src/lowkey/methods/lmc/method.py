@@ -22,7 +22,7 @@ from lowkey.methods.constraints import positive, share, whole, within_catalogue,
 from lowkey.methods.curator import Curator
 from lowkey.methods.factors.settings import default_rank
 from lowkey.methods.lmc.crowd import Crowd, ask_crowd
-from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, LMCSettings, usual_norm
+from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, USUAL_RANK, LMCSettings, usual_norm
 from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.rows import need_ratings
 from lowkey.methods.starts import spectral_start, start_request
@@ -98,7 +98,10 @@ class DPLMC(Recommender):
                 needed="a share of all cells, and how many users to expect: both public, or neither",
                 try_="leaving density out: it is posted, with the number of users",
             )
-        rank = default_rank(domain, budget.signal) if self.rank is None else self.rank
+        rank = self.rank
+        if rank is None:
+            most = USUAL_RANK if domain.expected_users is None else domain.n_items
+            rank = min(default_rank(domain, budget.signal), most)
         usual = usual_norm(high - low, rank)
         return LMCSettings(
             domain=domain,
