@@ -56,7 +56,10 @@ class LeaveOneOut(Sweep):
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _add_errors(offsets, items, values, center, totals, counts, prior, offset_reg, ridges, cap, step, errors):
-    rest = np.empty(len(totals))
+    longest = 0
+    for u in range(len(offsets) - 1):
+        longest = max(longest, offsets[u + 1] - offsets[u])
+    rest = np.empty(longest)
     for u in range(len(offsets) - 1):
         lo, hi = offsets[u], offsets[u + 1]
         own = 0.0

@@ -98,17 +98,20 @@ def _given_prior(counts: Array, std: float, sizes: Array, shares: Array) -> Coun
 def item_effects(rounds: Sequence[Evidence], counts: Counts, sampling: float) -> Effects:
     """Posterior means of effects b_j ~ N(a + s x_j, t^2), x_j the centred log count: popular things are rated higher.
 
-    The rounds are one observation y = N b + N(0, v): each says y_r = sums + E N ``around`` with variance
-    std^2 + ``sampling`` E N (the users' own residuals), and they are averaged by precision. Over N and b, y has mean
+    The rounds are one observation y = N b + N(0, v): each says y_r = sums + E N ``around`` with noise std_r, and they are
+    averaged by precision. The users' own residuals, of variance ``sampling`` E N, are the same in all of them, so
+    v = 1/(sum of std_r^-2) + sampling E N. Over N and b, y has mean
     E N (a + s x) and variance E N^2 t^2 + v, so the best linear prediction is
     m + E N t^2/(E N^2 t^2 + v) (y - E N m), m = a + s x, of variance t^2 (1 - (E N)^2 t^2/(E N^2 t^2 + v)).
     a and s are generalised least squares, s with the prior N(0, t^2); t^2 is REML on a logarithmic grid. Where the
     noise drowns the effects, the gain falls to 0, and so do they.
     """
-    variances = [np.maximum(r.std**2 + sampling * counts.mean, TINY * sampling) for r in rounds]
-    precision = np.sum([1.0 / v for v in variances], axis=0)
-    said = np.sum([(r.sums + counts.mean * r.around) / v for r, v in zip(rounds, variances, strict=True)], axis=0)
-    seen = _Seen(said / precision, 1.0 / precision, counts, trend_of(counts))
+    stds = np.array([r.std for r in rounds])
+    precision = stds**-2.0 if stds.min() > 0.0 else (stds == 0.0).astype(float)
+    said = [r.sums + counts.mean * r.around for r in rounds]
+    noise = 1.0 / precision.sum() if stds.min() > 0.0 else 0.0
+    own = np.maximum(sampling * counts.mean, TINY * sampling)
+    seen = _Seen(np.average(said, axis=0, weights=precision), noise + own, counts, trend_of(counts))
     spread = max(sampling * np.geomspace(1e-4, 10.0, 60), key=lambda t2: seen.trend(t2)[1])
     mean = seen.design @ seen.trend(spread)[0]
     gain = counts.mean * spread / (counts.square * spread + seen.noise)

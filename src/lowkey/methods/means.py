@@ -28,6 +28,7 @@ SPREAD_CAP = 0.35  # of the rating range: a user's standard deviation or offset 
 USUAL_STD = 0.22  # of the rating range: a rating around its user's mean, where the post says nothing
 USUAL_SHARE = 0.1  # of a rating's variance that is left in a user's mean, where the post says nothing: ten ratings
 LEAST = 0.05  # of the usual variances: nothing is believed to be smaller
+CLIPPED = 0.5  # what a bound of one standard deviation leaves of a residual's square: 0.516 of a normal one's
 LEAST_LEFT = 0.3  # of the variance within users: what item effects leave of it at least
 UNKNOWN_CROWD = (0.04, 0.02)  # shares of level and spread where no number of users is expected
 SIGNAL_FOR_LEVEL = 40.0  # users times mu at which the level's error no longer matters
@@ -89,7 +90,7 @@ class Means:
     def sampling(self) -> float:
         """The users' own variance in a sum, per count: over all ratings the weights w = 1/sqrt(m) have the sum of squares
         ``users`` and the sum ``users`` times ``activity``."""
-        return self.residual_variance / self.activity
+        return CLIPPED * self.residual_variance / self.activity
 
 
 def level_shares(settings: Settings, share: float) -> tuple[float, float]:
