@@ -71,7 +71,9 @@ def largest_shares(sweep: Any, users: Any) -> tuple[float, float]:
 def left_out(cap: float = 144.0, item_reg: float = 2.0) -> LeaveOneOut:
     rng = np.random.default_rng(3)
     ridges = np.array([[item_reg, 1.0], [8.0, 0.0], [item_reg, 5.0]])
-    return LeaveOneOut(3.0, 40.0 * rng.normal(size=LONG), rng.integers(1, 9, LONG) + 0.0, np.full(LONG, 3.0), 5.0, ridges, cap)
+    return LeaveOneOut(
+        3.0, 40.0 * rng.normal(size=LONG), rng.integers(1, 9, LONG) + 0.0, np.full(LONG, 3.0), 5.0, ridges, cap
+    )
 
 
 def test_no_user_is_beyond_the_level_s_bounds_and_the_loudest_reach_them() -> None:

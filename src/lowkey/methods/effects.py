@@ -1,7 +1,7 @@
 """Public room: what noisy counts and noisy sums say of items when their noise is known: posterior means, nothing to tune.
 
-Paper: Efron 2014 (a prior from the noisy numbers themselves); Henderson 1975 (best linear unbiased prediction);
-Patterson and Thompson 1971 (REML). Deviates: nowhere.
+Paper: Efron 2014 (a prior from the noisy numbers themselves); Henderson 1975 (best linear unbiased prediction).
+Deviates: the trend has a prior, too.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def item_effects(rounds: Sequence[Evidence], counts: Counts, sampling: float) ->
     v = 1/(sum of std_r^-2) + sampling E N. Over N and b, y has mean
     E N (a + s x) and variance E N^2 t^2 + v, so the best linear prediction is
     m + E N t^2/(E N^2 t^2 + v) (y - E N m), m = a + s x, of variance t^2 (1 - (E N)^2 t^2/(E N^2 t^2 + v)).
-    a and s are generalised least squares, s with the prior N(0, t^2); t^2 is REML on a logarithmic grid. Where the
-    noise drowns the effects, the gain falls to 0, and so do they.
+    a and s are generalised least squares with the prior N(0, t^2); t^2 is that of the largest likelihood on a
+    logarithmic grid. Where the noise drowns the effects, trend and gain fall to 0, and so do they.
     """
     stds = np.array([r.std for r in rounds])
     precision = stds**-2.0 if stds.min() > 0.0 else (stds == 0.0).astype(float)
@@ -139,14 +139,13 @@ class _Seen:
         return np.column_stack([np.ones_like(self.logs), self.logs])
 
     def trend(self, spread: float) -> tuple[Array, float]:
-        """(a, s) for a given t^2, and the restricted log likelihood of that t^2."""
+        """(a, s) for a given t^2, and the log likelihood of that t^2."""
         variance = self.counts.square * spread + self.noise
         regressors = self.design * self.counts.mean[:, None]
         weighted = regressors / variance[:, None]
         normal = weighted.T @ regressors
-        normal[1, 1] += 1.0 / spread
-        normal[np.diag_indices(2)] += TINY * np.trace(normal)
+        normal[np.diag_indices(2)] += 1.0 / spread
         line = np.linalg.solve(normal, weighted.T @ self.sums)
         rest = self.sums - regressors @ line
         misfit = np.log(variance).sum() + float((self.sums / variance) @ rest)
-        return line, -0.5 * (misfit + np.linalg.slogdet(normal)[1] + math.log(spread))
+        return line, -0.5 * (misfit + np.linalg.slogdet(normal)[1] + 2.0 * math.log(spread))

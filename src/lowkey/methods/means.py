@@ -21,7 +21,7 @@ from lowkey.methods.curator import Curator
 from lowkey.methods.effects import Counts, Evidence, count_posterior, item_effects
 from lowkey.privacy.plan import Request
 
-COUNT_WEIGHT = 0.5  # counts get a fifth of the price of sums and counts together
+COUNT_WEIGHT = 0.8  # counts get two fifths of the price of sums and counts together: lists are ranked by them, too
 ROUNDS = 2  # of item means: the second one around what the first one found
 LEVEL_PRIOR = 0.25  # of half the range, squared: how far from the middle of its scale a crowd's mean lies
 SPREAD_CAP = 0.35  # of the rating range: a user's standard deviation or offset that counts in full
