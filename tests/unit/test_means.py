@@ -168,12 +168,9 @@ def test_no_release_is_behind_the_trivial_model(method: Any, expected: int | Non
     split = split_of(rows, expected)
     base = trivial(split)
     for epsilon, most in ((0.1, 0.02), (0.5, 0.01), (2.0, 0.0), (20.0, -0.05)):
-        found = [
-            of_model(
-                method(epsilon=epsilon, delta=1e-5).fit(split.train, billboard=lk.Billboard(noise=SeededNoise(s))), split
-            )
-            for s in (1, 2, 3)
-        ]
+        make = lambda e=epsilon: method(epsilon=e, delta=1e-5)
+        boards = [lk.Billboard(noise=SeededNoise(seed)) for seed in (1, 2, 3)]
+        found = [of_model(make().fit(split.train, billboard=board), split) for board in boards]
         assert np.mean(found) <= base + most, (epsilon, base, found)
 
 
