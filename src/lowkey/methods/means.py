@@ -44,6 +44,7 @@ class Crowd(NamedTuple):
     between: float  # variance of users' offsets
     typical: float  # ratings of a user: a harmonic mean, about
     users: float  # as expected, or else as posted
+    users_std: float  # 0 if expected
 
 
 class Posted(NamedTuple):
@@ -174,10 +175,10 @@ def _ask_spread(settings: Settings, center: float, curator: Curator) -> Crowd:
     share = _shrunk(inverse / weight, std * math.hypot(1.0, inverse / weight) / weight, USUAL_SHARE)
     error = cap * std * math.hypot(1.0, offsets / weight, share) / weight
     between = _shrunk(cap * offsets / weight - within * share, error, within / PULL)
-    users = settings.domain.expected_users
+    users, users_std = settings.domain.expected_users, 0.0
     if users is None:  # every user adds v + PULL v/m = 1
-        users = max(means + PULL * inverse, std, 1.0)
-    return Crowd(center, within, between, 1.0 / min(share, 1.0), float(users))
+        users, users_std = max(means + PULL * inverse, std, 1.0), std * math.hypot(1.0, PULL)
+    return Crowd(center, within, between, 1.0 / min(share, 1.0), float(users), users_std)
 
 
 def _shrunk(estimate: float, error: float, usual: float) -> float:

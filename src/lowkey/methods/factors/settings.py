@@ -13,7 +13,7 @@ from lowkey.methods.means import Means
 
 LARGEST_RANK = 20
 FEWEST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 4, 6, 8  # usual: where no number of users is expected
-LEAST_SIGNAL = 5.0  # below, what factors would find is less than what their noise costs the item effects
+LEAST_SIGNAL = 8.0  # below, what factors would find is less than what their noise costs the item effects
 MANY_RATINGS = 30.0  # of a user: half of a taste is known then
 LEAST_MEANS, USUAL_MEANS, MOST_MEANS = 0.1, 0.25, 0.8  # shares of mu^2 on means first
 CROWD_FOR_FEW_MEANS = 700.0  # users times mu: there, half of the budget
@@ -56,9 +56,10 @@ def worthwhile_rank(settings: FactorsSettings, means: Means) -> int:
     """
     signal, ratings = settings.budget.signal, means.activity**2
     shown = ratings / (ratings + MANY_RATINGS)
-    if signal * means.crowd.users / math.sqrt(settings.n_items) * shown**2 < LEAST_SIGNAL:
+    users = max(means.crowd.users - means.crowd.users_std, 1.0)  # factors for fewer than was posted do no harm
+    if signal * users / math.sqrt(settings.n_items) * shown**2 < LEAST_SIGNAL:
         return 0
-    return min(settings.rank, rank_for(means.crowd.users, settings.n_items, signal))
+    return min(settings.rank, rank_for(users, settings.n_items, signal))
 
 
 def default_means_share(domain: Domain, mu: float) -> float:
