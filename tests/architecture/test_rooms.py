@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "lowkey"
 MODULES = sorted(SOURCE.rglob("*.py"))
 ROOMS = {
     "data": "Vault", "engines": "Vault", "kernels": "Kernel", "privacy": "Gate", "linalg": "Public", "methods": "Public",
-    "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab", 
+    "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab",
 }  # fmt: skip
 TOP_LEVEL = "Public"  # __init__, errors, model, ...
 LAB = ("evaluation",)

@@ -17,7 +17,6 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct, Walk
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
 from lowkey.kernels.sweep import Sweep
-from lowkey.privacy.accounting import gaussian_epsilon
 
 N_ITEMS, L = 6, 2.5
 RNG = np.random.default_rng(3)
@@ -136,31 +135,6 @@ def test_replacing_never_doubles_a_product() -> None:
         moved = added(sweep, rows[0]) - added(sweep, rows[1])
         assert squared_size(statistic, moved) <= Fraction(statistic.sensitivity.replace_one) ** 2
     assert statistic.sensitivity.replace_one < 1.001 * L**2
-
-
-@pytest.mark.parametrize(("adjacency", "root"), [("add-remove", 1.0), ("replace-one", math.sqrt(2.0))])
-@pytest.mark.parametrize("epsilon", [0.5, 5.0, 20.0])
-def test_published_noise_and_what_it_guarantees(epsilon: float, adjacency: str, root: float) -> None:
-    """sigma of Algorithm 1 line 2; the price of T - 1 posts, the first of them with rows up to L only."""
-    domain, delta, n_iter, row_norm = lk.Domain(items=20, rating_range=(1, 5), expected_users=9), 1e-6, 7, 3.0
-    kind = lk.DPFrankWolfe(epsilon, delta, adjacency, n_iter=n_iter, row_norm=row_norm, calibration="published")
-    plan = kind.plan(domain)
-    noise = row_norm**2 * math.sqrt(64.0 * 8 * math.log(1e6)) / epsilon
-    for t, line in enumerate(plan.lines):
-        moved = root * (row_norm**2 if t == 0 else 4.0 * row_norm**2)
-        assert line.mechanism.noise_multiplier * moved == pytest.approx(noise)  # type: ignore[attr-defined]
-    mu = root * row_norm**2 * math.sqrt(1.0 + 6 * 16.0) / noise
-    assert plan.price.epsilon == pytest.approx(gaussian_epsilon(mu, delta), rel=1e-6)
-    assert "published" in str(plan.guarantee())
-    # Definition 2.2 of the paper (replace-one) is not met at epsilon = 20.
-    assert (plan.price.epsilon > epsilon) == (adjacency == "replace-one" and epsilon == 20.0)
-
-
-def test_published_noise_of_svd() -> None:
-    domain = lk.Domain(items=20, rating_range=(1, 5), expected_users=9)
-    plan = lk.DPSVD(2.0, 1e-6, row_norm=3.0, scaling="user", calibration="published").plan(domain)
-    noise = 9.0 * math.sqrt(64.0 * math.log(1e6)) / 2.0
-    assert plan.price.epsilon == pytest.approx(gaussian_epsilon(9.0 / noise, 1e-6), rel=1e-6)
 
 
 @pytest.mark.parametrize("form", ["gram", "power"])

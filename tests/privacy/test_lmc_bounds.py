@@ -133,9 +133,7 @@ def test_no_user_moves_the_start_further_than_declared(per_rating: bool, offset_
 
 def test_a_random_start_belongs_to_the_user_and_not_to_the_place() -> None:
     """The rows that users draw follow their keys: alone or among others, in any order, for any seed."""
-    drawn = lambda seed: GradientRound(
-        np.zeros(N_ITEMS), WEIGHTS, 0.5 * AXES, RowStart(None, 0.4, seed), 5.0, G, math.inf
-    )
+    drawn = lambda seed: GradientRound(np.zeros(N_ITEMS), WEIGHTS, 0.5 * AXES, RowStart(None, 0.4, seed), 5.0, G, math.inf)
     sweep = drawn(3)
     keys = np.array([5, 99, 12], np.uint64)
     block = Block(np.zeros(4, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), keys)

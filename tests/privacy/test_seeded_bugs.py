@@ -167,7 +167,6 @@ class NormalisedSums(HonestSums):
         scaled = values.astype(np.float64) * len(values) / self.mean_of(block) / 10.0
         return scaled * shrink_factor(float(scaled @ scaled), self.bound)
 
-
     def mean_of(self, block: Any) -> float:
         return self.mean_count
 

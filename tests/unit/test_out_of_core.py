@@ -158,10 +158,11 @@ class Counting(Sweep):
 
     keeps_state = True
 
-    def statistics(self, public: Any) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         return (Statistic("x", (1,), Grid(0), Sensitivity.of_vectors(1.0), 1),)
 
-    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
+    def run(self, block: Any, local: Any, sums: Any) -> Any:
         seen = np.ones(len(block.keys)) if local is None else local + 1.0
         sums["x"] += int(seen.sum())
         return seen
