@@ -88,15 +88,19 @@ def gemm_rate(dtype: Any) -> float:
 def statistics_rate(ratings: lk.Ratings, rank: int) -> float:
     """Useful GFlop/s, per processor second, of the whole pass: rank (rank + 1) per rating for the Gram matrices alone."""
     rng = np.random.default_rng(0)
-    public = {
-        "center": 3.0,
-        "item_bias": np.zeros(N_ITEMS),
-        "item_factors": rng.normal(size=(N_ITEMS, rank)) / rank,
-        "item_weights": np.ones(N_ITEMS),
-    }
-    sweep = ItemEquations(0, 1.0, 1.0, 10.0, max_ratings=N_ITEMS)
+    sweep = ItemEquations(
+        round=0,
+        prior=np.full(N_ITEMS, 3.0),
+        item_weights=np.ones(N_ITEMS),
+        rarity=np.arange(N_ITEMS),
+        item_factors=rng.normal(size=(N_ITEMS, rank)) / rank,
+        row_bound=1.0,
+        offset_reg=1.0,
+        user_reg=10.0,
+        max_ratings=N_ITEMS,
+    )
     started = time.process_time()
-    LocalEngine().sweep(sweep, ratings, public=public)
+    LocalEngine().sweep(sweep, ratings)
     return n_ratings(ratings) * rank * (rank + 1) / (time.process_time() - started) / 1e9
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import lowkey as lk
-from lowkey.kernels.frank_wolfe import ResidualGram
+from lowkey.kernels.frank_wolfe import ResidualGram, Walk
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.packed import unpack
 from lowkey_lab.frank_wolfe import rank_one
@@ -40,19 +40,18 @@ def main() -> int:
     data = rank_one(options.users)
     ratings, n_items, engine = data.ratings(), 400, lk.LocalEngine()
     directions = np.linalg.qr(np.random.default_rng(0).standard_normal((n_items, options.rounds_before)))[0].T
-    steps = {"gains": np.full(len(directions), 0.5), "decays": np.full(len(directions), 0.5)}
+    halves = np.full(len(directions), 0.5)
     kinds = {
-        "refit": {"ridge": np.full(len(directions), 0.01), "gains": None, "decays": None},
-        "replay": {"ridge": None, **steps},
+        "refit": Walk(directions, ridge=np.full(len(directions), 0.01)),
+        "replay": Walk(directions, gains=halves, decays=halves),
     }
     estimator = lk.DPFrankWolfe(1.0, 1e-6, n_iter=options.rounds_before + 1, row_norm=4.0, offset_reg=None)
 
     def one_round(kind: str) -> None:
         billboard = lk.Billboard()
         billboard.begin(estimator.plan(data.domain()))
-        sweep = ResidualGram(options.rounds_before + 1, 4.0, 4.0, float("inf"))
-        public = {"n_items": n_items, "center": 0.0, "directions": directions, **kinds[kind]}
-        sums, _ = engine.sweep(sweep, ratings, public=public)
+        sweep = ResidualGram(options.rounds_before + 1, kinds[kind], 0.0, 4.0, 4.0, float("inf"))
+        sums, _ = engine.sweep(sweep, ratings)
         leading_eigenpairs(unpack(billboard.post(sums[f"residual_gram_{sweep.round}"])), 1)
 
     small = lk.Ratings.from_csr(data.csr[:100], data.domain())  # compiles

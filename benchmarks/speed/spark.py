@@ -51,11 +51,11 @@ class Timed(Engine):
     engine: Engine
     passes: list[Pass] = field(default_factory=list)
 
-    def sweep(self, sweep: Any, data: Any, local: Any = None, public: Any = None) -> Any:
+    def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
         begin, processor = time.perf_counter(), processor_time()
-        found = self.engine.sweep(sweep, data, local, public)
+        found = self.engine.sweep(sweep, data, local)
         seconds, processor = time.perf_counter() - begin, processor_time() - processor
-        size = 8 * sum(s.size for s in sweep.statistics(public))
+        size = 8 * sum(s.size for s in sweep.statistics)
         self.passes.append(Pass(type(sweep).__name__, seconds, size, processor))
         return found
 

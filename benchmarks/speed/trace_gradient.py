@@ -34,9 +34,9 @@ def main() -> None:
     flat, point = X.reshape(n, -1), truncated(rng.standard_normal((d, d)), rank)
     m, basis = point.matrix().ravel(), np.ascontiguousarray(point.right)
     records = TraceRecords(DenseMeasurements(X), y)
-    engine, sweep, public = LocalEngine(n_jobs=options.threads), TangentGradient("gradient", 1.0, 17.0), {"point": point}
+    engine, sweep = LocalEngine(n_jobs=options.threads), TangentGradient("gradient", point, 1.0, 17.0)
     jobs: dict[str, Callable[[], object]] = {
-        "gradient pass": lambda: engine.sweep(sweep, records, public=public),
+        "gradient pass": lambda: engine.sweep(sweep, records),
         "dgemv X @ m": lambda: flat @ m,
         "dgemv X.T @ e": lambda: y @ flat,
         "dgemm X V": lambda: X.reshape(-1, d) @ basis,

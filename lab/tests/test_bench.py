@@ -182,13 +182,3 @@ def test_oracle_tasks_run_every_candidate() -> None:
     assert len({task.key() for task in tasks}) == len(tasks)
     assert {} in tuning.candidates("svd")
     assert json.loads(tasks[0].key())["tuning"] == "oracle"
-
-
-def test_figures_without_matplotlib_are_refused_before_the_work(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # what importing finds where it is not installed
-    monkeypatch.setattr(compare, "run", lambda *_: pytest.fail("began to work"))
-    options = ["--user", "who", "--item", "what", "--rating", "stars", "--scale", "1", "5", "--figures", str(tmp_path)]
-    assert run(["bench", "--data", str(file), *options]) == 2
-    assert "lowkey[plots]" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import lowkey as lk
 from lowkey.errors import InputError
 from lowkey.privacy.plan import Plan
 from lowkey_lab.dpals_table4 import ML_10M, ML_10M_DELTA, ML_10M_TOP400, ML_20M, ML_20M_DELTA, Column
-from lowkey_lab.published.als import exact_noise_factor, published_plan, renyi_epsilon
+from lowkey_lab.published.als import PublishedALS, exact_noise_factor, published_plan, renyi_epsilon
 
 N_ITEMS = {ML_10M: 10_677, ML_10M_TOP400: 400, ML_20M: 20_108}  # Table 2
 
@@ -91,7 +91,7 @@ def test_nonsense_is_refused():
     [(ML_10M, (0.833, 4.740, 10.155, 18.667)), (ML_10M_TOP400, (0.607, 3.263, 6.702, 13.306))],
 )
 def test_the_estimator_with_the_published_noise_prints_what_holds(columns, exact):
-    """``DPALS(calibration="published")`` posts item means in place of counts, counts and mean, at the same price."""
+    """``PublishedALS`` posts item means in place of counts, counts and mean, at the same price."""
     domain = lk.Domain(N_ITEMS[columns], (0.5, 5.0))
     plans = [published_estimator(column).plan(domain) for column in columns]
     assert tuple(round(plan.guarantee().epsilon, 3) for plan in plans) == exact
@@ -100,24 +100,26 @@ def test_the_estimator_with_the_published_noise_prints_what_holds(columns, exact
         assert "as published" in plan.table()
 
 
-def published_estimator(column: Column) -> lk.DPALS:
+def published_estimator(column: Column) -> PublishedALS:
     noise = (column.gram_noise, column.rhs_noise, column.preprocessing_noise)
-    fields = {"rank": column.rank, "n_iter": column.n_iter, "max_ratings": column.max_ratings, "bias_share": 0.1}
-    return lk.DPALS(column.claimed_epsilon, 1e-5, calibration="published", published_noise=noise, **fields)
+    fields = {"rank": column.rank, "n_iter": column.n_iter, "max_ratings": column.max_ratings}
+    return PublishedALS(column.claimed_epsilon, 1e-5, noise=noise, **fields)
 
 
 def test_binary_feedback_without_noise_for_the_implicit_term_has_no_epsilon():
     domain = lk.Domain(N_ITEMS[ML_20M], None, "binary")
     assert math.isinf(published_estimator(ML_20M[0]).plan(domain).guarantee().epsilon)
     stated = published_estimator(ML_20M[0])
-    stated.published_noise = (*stated.published_noise, 64.0)
+    stated.set_params(noise=(*stated.noise, 64.0))
     column = ML_20M[0]
     k, rounds = column.max_ratings, column.n_iter
     expected = rounds * (2 * k / 64.0**2 + 1 / 64.0**2) + 2 * k / column.preprocessing_noise**2
     assert stated.plan(domain).price.mu ** 2 == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("change", [{"published_noise": None}, {"max_ratings": None}, {"calibration": "paper"}])
+@pytest.mark.parametrize(
+    "change", [{"noise": None}, {"noise": (1.0, 2.0)}, {"noise": (1.0, 0.0, 2.0)}, {"max_ratings": None}]
+)
 def test_published_noise_needs_the_noise_and_k(change):
     model = published_estimator(ML_10M[0]).set_params(**change)
     with pytest.raises(InputError):

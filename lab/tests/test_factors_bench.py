@@ -15,6 +15,7 @@ from lowkey.evaluation.splits import split_ratings
 from lowkey_lab import compare
 from lowkey_lab.factors import PAPER, PAPER_GRID, SWITCHES
 from lowkey_lab.factors_ceiling import ceilings
+from lowkey_lab.variants import varied
 
 
 def test_every_switch_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,10 +39,11 @@ def test_every_switch_is_a_row_of_the_table(monkeypatch: pytest.MonkeyPatch, cap
 
 def test_all_settings_are_those_of_the_methods() -> None:
     domain = lk.Domain(500, (0.5, 5.0), expected_users=2000)
+    budget = {"epsilon": 1.0, "delta": 1e-6}
     for settings in SWITCHES.values():
-        assert lk.DPFactors(1.0, 1e-6, **settings).plan(domain).price.epsilon == pytest.approx(1.0, rel=1e-6)
+        assert varied(lk.DPFactors, **budget, **settings).plan(domain).price.epsilon == pytest.approx(1.0, rel=1e-6)
     last = {name: values[-1] for name, values in PAPER_GRID.items()}
-    assert lk.DPALS(1.0, 1e-6, **PAPER, **last).plan(domain).price.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert varied(lk.DPALS, **budget, **PAPER, **last).plan(domain).price.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
 def test_the_ceiling_rises_from_the_true_biases_and_no_fit_gets_above_it() -> None:

@@ -1,6 +1,6 @@
 """A private run and its non-private twin differ only by the noise: with the noise switched off every method is its twin.
 
-The twin of a method is the same class with exact posts (``private = False``), and the named baseline where there is one.
+The twin of a method is the same class with exact posts, and the named baseline where there is one.
 The noise *level* is public and methods answer to it (ridges, shrinkage), so it is made tiny by a huge epsilon; the noise
 itself is multiplied with zero. Nothing here is random.
 """
@@ -22,9 +22,9 @@ from lowkey.methods.one_bit.method import DPOneBit, OneBit
 from lowkey.methods.registry import PRIVATE, estimator
 from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
 from lowkey.privacy.noise import SeededNoise
-from lowkey_lab.compare import exact_twin
 from lowkey_lab.one_bit import rank_one
 from lowkey_lab.trace import gaussian_problem
+from lowkey_lab.variants import exact_twin
 
 LARGE = 1e6  # epsilon: an answer to the noise level, such as a ridge, is then too small to see
 # What a default makes of the noise level alone: the rank. The same for both of a pair.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
+from scipy import stats
 
 import lowkey as lk
 from lowkey.data.synthetic import taste
@@ -14,12 +17,17 @@ from lowkey.errors import InputError
 from lowkey.evaluation.splits import hold_out_users
 from lowkey.methods.registry import estimator
 from lowkey.privacy.accounting import gaussian_epsilon, gaussian_mu, rdp_epsilon
+from lowkey.privacy.mechanisms import Gaussian
+from lowkey.privacy.noise import SeededNoise
+from lowkey.privacy.plan import Line
+from lowkey.privacy.price import price
+from lowkey.privacy.repeat_and_select import RepeatAndSelect, selection_epsilon
 from lowkey_lab.private_selection import (
     candidate_mu,
     logarithmic_parameter,
+    number_of_candidates,
     scoring_users,
     select_privately,
-    selection_epsilon,
     user_scores,
 )
 
@@ -47,7 +55,7 @@ def test_the_price_is_that_of_the_theorem(mu: float, mean: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 20.0])
 def test_a_candidates_share_leaves_the_whole_within_epsilon(epsilon: float) -> None:
     mu = candidate_mu(epsilon, 1e-5)
-    assert 0.997 * epsilon < selection_epsilon(mu, 1e-5) < epsilon
+    assert 0.997 * epsilon < selection_epsilon(mu, 1e-5, 5.0) < epsilon
     assert 1.2 < gaussian_mu(epsilon, 1e-5) / mu < 2.0  # how much the noise grows
 
 
@@ -106,11 +114,38 @@ def test_one_user_moves_the_sum_of_scores_by_at_most_one() -> None:
     assert user_scores(Model(3.0), histories, held_out).max() > 0.5
 
 
-def test_the_selected_fit_books_the_selection() -> None:
+def test_the_number_of_candidates_is_drawn_from_the_noise_by_that_law() -> None:
+    """Against the law itself, cell by cell: 20,000 draws, chi-square with a false-alarm rate of 1e-6."""
+    p = logarithmic_parameter(5.0)
+    noise = SeededNoise(5)
+    draws = np.array([number_of_candidates(5.0, noise) for _ in range(20_000)])
+    ks = np.arange(1, 12)
+    chances = -(p**ks) / (ks * math.log1p(-p))
+    expected = 20_000 * np.append(chances, 1.0 - chances.sum())
+    found = np.append([(draws == k).sum() for k in ks], (draws > ks[-1]).sum())
+    assert stats.chi2.sf(((found - expected) ** 2 / expected).sum(), len(ks)) > 1e-6
+
+
+def test_the_selected_fit_books_the_selection(tmp_path: Path) -> None:
+    """Guarantee, ledger and release state the price of the whole search, not that of the fit that won it."""
     split = hold_out_users(small_crowd(), 40, seed=0)
     budget = {"epsilon": 4.0, "delta": 1e-5, "adjacency": "add-remove"}
     model, facts = select_privately(estimator("bias"), "bias", budget, split, mean=2.0)
-    assert model.guarantee_.mu <= candidate_mu(4.0, 1e-5, 2.0)
-    assert model.guarantee_.epsilon < facts["booked_epsilon"] <= 4.0
+    assert model.guarantee_.epsilon == facts["booked_epsilon"] <= 4.0
+    assert facts["booked_epsilon"] > 1.2 * facts["candidate_epsilon"]
+    assert facts["booked_epsilon"] >= selection_epsilon(candidate_mu(4.0, 0.999e-5, 2.0), 1e-5, 2.0)
+    released = lk.load(model.release(tmp_path / "release"))
+    assert released.guarantee.epsilon == facts["booked_epsilon"]
+    assert all(check.ok for check in lk.verify(tmp_path / "release"))
+    report = json.loads((tmp_path / "release" / "privacy_report.json").read_text())
+    assert report["epsilon"] == pytest.approx(facts["booked_epsilon"], rel=1e-12)
     with pytest.raises(InputError, match="add-remove"):
         select_privately(estimator("bias"), "bias", {**budget, "adjacency": "replace-one"}, split)
+
+
+def test_a_selection_composes_with_other_fits_on_its_ledger() -> None:
+    """(epsilon, delta) of the selection and a Gaussian fit: at the sum of the deltas at most the sum of the epsilons."""
+    line = Line("selected_fit", RepeatAndSelect(0.5, 5.0, 1e-6), 1)
+    fit = Line("sums", Gaussian(2.0), 10)
+    together = price([line, fit], 2e-6).epsilon
+    assert line.mechanism.epsilon < together <= line.mechanism.epsilon + gaussian_epsilon(0.5, 0.999e-6) + 1e-9

@@ -10,8 +10,10 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from lowkey.methods import registry
+
 if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the table below
-    from lowkey import data, evaluation, privacy
+    from lowkey import data, errors, evaluation, privacy, testing
     from lowkey.data.domain import Domain
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
@@ -35,6 +37,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.privacy.guarantee import Guarantee
     from lowkey.privacy.ledger import Ledger
     from lowkey.privacy.plan import Plan
+    from lowkey.privacy.unit import Unit
     from lowkey.release import load, verify
     from lowkey.serving.randomize import randomize_signs
 
@@ -45,28 +48,19 @@ HOMES = {
     "lowkey.data.spark_rows": ("from_spark",),
     "lowkey.engines.local": ("LocalEngine",),
     "lowkey.engines.spark": ("SparkEngine",),
-    "lowkey.methods.als.method": ("ALS", "DPALS"),
-    "lowkey.methods.bias.method": ("Bias", "DPBias", "Popularity"),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
-    "lowkey.methods.factors.method": ("DPFactors",),
-    "lowkey.methods.lmc.method": ("DPLMC",),
-    "lowkey.methods.moments.method": ("DPMoments",),
-    "lowkey.methods.one_bit.method": ("DPOneBit", "OneBit"),
-    "lowkey.methods.moments.sketch": ("DPSketch",),
-    "lowkey.methods.frank_wolfe.method": ("DPFrankWolfe", "FrankWolfe"),
-    "lowkey.methods.svd.method": ("DPSVD",),
-    "lowkey.methods.trace.method": ("DPTraceRegression", "TraceRegression"),
     "lowkey.model": ("Model",),
     "lowkey.methods.moments.posted": ("Moments",),
     "lowkey.privacy.billboard": ("Billboard",),
     "lowkey.privacy.guarantee": ("Guarantee",),
     "lowkey.privacy.ledger": ("Ledger",),
     "lowkey.privacy.plan": ("Plan",),
+    "lowkey.privacy.unit": ("Unit",),
     "lowkey.release": ("load", "verify"),
     "lowkey.serving.randomize": ("randomize_signs",),
 }
-MODULES = ("data", "evaluation", "privacy")
-_HOME = {name: module for module, names in HOMES.items() for name in names}
+MODULES = ("data", "errors", "evaluation", "privacy", "testing")
+_HOME = {**{name: module for module, names in HOMES.items() for name in names}, **registry.homes()}
 
 __version__ = version("lowkey")
 __all__ = sorted([*_HOME, *MODULES])  # pyright: ignore[reportUnsupportedDunderAll]

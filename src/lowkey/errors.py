@@ -5,15 +5,19 @@ count, no row number. `got` names the *kind* of trouble ("ratings outside the ra
 or a fact about the catalogue is public and may be shown.
 
 Libraries below us do quote cells and row numbers in their messages, and `raise ... from None` only hides such a
-message: it stays readable in `__context__`. `without_values` is the one place where they are dropped for good.
+message: it stays readable in `__context__`. `without_values` drops them for good where trouble is expected, and
+`quotes_nobody` around every reader where it is not.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 
 class LowkeyError(Exception):
@@ -30,6 +34,10 @@ class LowkeyError(Exception):
 
 class InputError(LowkeyError, ValueError):
     """Bad input: the caller can fix it. The command line turns it into exit code 2."""
+
+
+class AbsentError(InputError, AttributeError):
+    """An attribute that is not offered, or not yet: ``hasattr`` is False, and whoever asks is told why."""
 
 
 class BudgetError(LowkeyError):
@@ -58,9 +66,40 @@ def without_values(call: Callable[[], Result], error: LowkeyError) -> Result:
         return call()
     except (LowkeyError, MemoryError):
         raise  # ours hold no values; running out of memory is not the input's fault
-    except Exception:  # Arrow, polars and pandas share no base class below this one
-        pass  # leaving the handler first is what keeps the original out of `__context__`
-    raise error
+    except BaseException as raised:  # Arrow, polars and pandas share no base class
+        if not _may_quote(raised):
+            raise
+    raise error  # leaving the handler first is what keeps the original out of `__context__`
+
+
+def _may_quote(raised: BaseException) -> bool:
+    """Errors, and panics of polars, which are none to Python; but not a user's Ctrl-C or an exit."""
+    return isinstance(raised, Exception) or type(raised).__name__ == "PanicException"
+
+
+def quotes_nobody(read: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """For whatever takes private tables in: a failure that nobody foresaw keeps its kind, and loses its words."""
+    signature = inspect.signature(read)
+
+    @functools.wraps(read)
+    def guarded(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        signature.bind(*args, **options)  # a wrong call is told as such: it shows no cell
+        try:
+            return read(*args, **options)
+        except (LowkeyError, MemoryError, OSError):
+            raise
+        except BaseException as raised:
+            if not _may_quote(raised):
+                raise
+            kind = type(raised).__name__
+        raise InputError(
+            what="private data",
+            got=f"an unexpected {kind}, whose text could quote them",
+            needed="a table as the documentation has it",
+            try_="the same on a few rows that are public",
+        )
+
+    return guarded
 
 
 def refuse(what: str, *, got: str, needed: str, try_: str) -> NoReturn:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lowkey.data.domain import Domain
-from lowkey.errors import InputError, refuse
+from lowkey.errors import AbsentError, InputError, refuse, without_values
 from lowkey.linalg.topn import top_n
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
@@ -25,6 +25,7 @@ from lowkey.serving.rules import RULES
 
 Histories = Any  # a scipy.sparse.csr_array; its stubs say too little to check anything
 CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB
+NO_NUMBERS = {"what": "a history", "got": "ratings that are not numbers", "needed": "numbers", "try_": "{item id: 4.0}"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Model:
                     needed=f"{self.domain.n_items}, one per item",
                     try_="columns in the order of the catalogue",
                 )
-            rows: Histories = scipy.sparse.csr_array(X, dtype=np.float64)
+            rows: Histories = without_values(lambda: scipy.sparse.csr_array(X, dtype=np.float64), InputError(**NO_NUMBERS))
         else:
             rows = self._one_row(X)
         self._check_values(rows.data)
@@ -72,7 +73,11 @@ class Model:
         positions = self.domain.positions(ids) if ids else np.zeros(0, np.int32)
         if (positions < 0).any():
             refuse("a history", got="ids that the catalogue does not have", needed="known ids", try_="dropping them")
-        data = np.ones(len(ids)) if values is None or self.domain.feedback == "binary" else np.asarray(values, np.float64)
+        if len(np.unique(positions)) < len(positions):  # two spellings of one id, or a repeat
+            refuse("a history", got="the same item twice", needed="each item once", try_="keeping the last")
+        data = np.ones(len(ids))
+        if values is not None and self.domain.feedback == "ratings":
+            data = without_values(lambda: np.asarray(values, np.float64), InputError(**NO_NUMBERS))
         order = np.argsort(positions)
         indptr = np.array([0, len(ids)])
         return scipy.sparse.csr_array((data[order], positions[order], indptr), shape=(1, self.domain.n_items))
@@ -178,7 +183,7 @@ class ModelMethods:
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):
-            raise InputError(
+            raise AbsentError(
                 what=f"this {type(self).__name__} is not fitted", got="a call", needed="fit first", try_=".fit(ratings)"
             )
         return self.model_
@@ -193,7 +198,12 @@ class ModelMethods:
 
     @property
     def item_factors_(self) -> NDArray[Any]:
-        return self._fitted().arrays["item_factors"]
+        arrays = self._fitted().arrays
+        if "item_factors" not in arrays:
+            raise AbsentError(
+                what="item_factors_", got=f"a {type(self).__name__}", needed="a model with item factors", try_="predict(X)"
+            )
+        return arrays["item_factors"]
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """User factors: the local step, free of charge."""

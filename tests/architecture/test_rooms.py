@@ -15,6 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "lowkey"
 MODULES = sorted(SOURCE.rglob("*.py"))
+LABORATORY = sorted((SOURCE.parents[1] / "lab" / "src" / "lowkey_lab").rglob("*.py"))  # a distribution of its own
 ROOMS = {
     "data": "Vault", "engines": "Vault", "kernels": "Kernel", "privacy": "Gate", "linalg": "Public", "methods": "Public",
     "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab",
@@ -47,10 +48,8 @@ OPENERS = {
     "_open_frame": {"engines/spark.py", "data/spark_rows.py"},
     "_blocks": {"engines/spark.py"},
     "_open_ids": {"data/uncatalogued.py", "kernels/catalogue.py"},
-    "blocks": {
-        "engines/", "data/ratings.py", "data/rows.py", "data/stored.py", "data/spark_rows.py", "data/uncatalogued.py",
-        "data/trace.py", "kernels/catalogue.py",
-    },
+    "_open_blocks": {"engines/", "kernels/catalogue.py"},
+    "blocks": {"engines/spark_tasks.py", "data/"},  # of bare rows that somebody has opened
 }  # fmt: skip
 INPUT_OUTPUT = {"open", "print", "input", "exec", "eval", "compile", "breakpoint"}
 OUTSIDE = {"logging", "os", "sys", "io", "pathlib", "socket", "subprocess", "tempfile", "time", "random", "secrets"}
@@ -118,6 +117,24 @@ def test_imports_stay_within_the_rooms(path: Path) -> None:
         assert not ours & set(LAB), f"{where(path)} imports the lab"
     if here in MAY_IMPORT:
         assert ours - {here, "errors"} <= MAY_IMPORT[here], f"{where(path)} imports {sorted(ours)}"
+
+
+@every_module
+def test_the_product_does_not_know_its_laboratory(path: Path) -> None:
+    """Commands come from it by entry point alone; so `pip install lowkey` brings neither it nor matplotlib."""
+    assert not {name.split(".")[0] for name in imports(path)} & {"lowkey_lab", "matplotlib"}
+    assert "lowkey_lab" not in {node.value.split(".")[0].split(":")[0] for node in ast.walk(tree(path))
+                                if isinstance(node, ast.Constant) and isinstance(node.value, str)}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", LABORATORY, ids=lambda path: path.name)
+def test_the_laboratory_says_so(path: Path) -> None:
+    assert (ast.get_docstring(tree(path)) or "").startswith("Lab room: ")
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+
+
+def test_there_is_a_laboratory() -> None:
+    assert len(LABORATORY) > 20
 
 
 @every_module

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import lowkey as lk
 from lowkey.data.columns import ColumnNames, to_uncatalogued
@@ -27,8 +28,8 @@ def rows_of(people: dict[str, list[str]]) -> Any:
 
 
 def sums_of(people: dict[str, list[str]], max_items: int) -> dict[str, float]:
-    closed = count_holders(rows_of(people), max_items, CAP)
-    step = holders_statistic(CAP).grid.step
+    closed = count_holders(rows_of(people), holders_statistic(max_items, CAP))
+    step = closed.statistic.grid.step
     return dict(zip(closed._keys.tolist(), (closed._open() * step).tolist(), strict=True))
 
 
@@ -58,7 +59,7 @@ ADVERSARIES = {
 @pytest.mark.parametrize("adversary", ADVERSARIES.values(), ids=ADVERSARIES)
 @pytest.mark.parametrize("max_items", [3, 9, 100])
 def test_no_user_moves_the_counts_further_than_declared(adversary: list[str], max_items: int) -> None:
-    sensitivity = holders_statistic(CAP).sensitivity
+    sensitivity = holders_statistic(max_items, CAP).sensitivity
     for seed in range(3):
         people = crowd(seed)
         before = sums_of(people, max_items)
@@ -120,6 +121,42 @@ def test_items_of_one_user_alone_are_not_named() -> None:
     assert betrayed < 23
 
 
+class ManyRuns(lk.Billboard):
+    """One real selection, whose post is drawn 10,000 times over: the noise of the runs is independent, as its keys' is."""
+
+    runs, betrayed = 10_000, 0
+
+    def _release(self, unreleased: Any, line: Any) -> Any:
+        lone = np.array([str(key).startswith("lone") for key in unreleased._keys])
+        for _ in range(self.runs // 1000):
+            units = np.tile(unreleased._units, (1000, 1))
+            noisy = line.mechanism.apply(units, unreleased.statistic, "add-remove", self.noise)
+            self.betrayed += int((~np.isnan(noisy[:, lone])).any(axis=1).sum())
+        return super()._release(unreleased, line)
+
+
+@pytest.mark.parametrize(("epsilon", "max_items", "tight"), [(2.0, 4, True), (16.0, 16, False)])
+def test_a_hundred_times_the_cap_of_lone_items_costs_the_booked_delta(epsilon: float, max_items: int, tight: bool) -> None:
+    """10,000 runs, Clopper-Pearson bounds with an error of 1e-6 each.
+
+    At epsilon 2 the booked chance is met exactly, so the lower bound exceeds it in one of 10^6 tests. At epsilon 16 the
+    booking is for a user with one item and this one costs a quarter of it (0.0063 of 0.025): there the upper bound must be
+    below it, and fails to be with a chance below 1e-30.
+    """
+    people = {f"u{u}": ["shared"] for u in range(60)} | {"eve": [f"lone {i}" for i in range(100 * max_items)]}
+    selection = PrivateCatalogue(epsilon, 0.05, delta_share=0.5, max_items=max_items, max_catalogue=5000)
+    (line,) = selection.plan().lines
+    booked = line.mechanism.own_delta
+    assert booked == pytest.approx(0.025, rel=1e-9)
+    billboard = ManyRuns()
+    selection.select(rows_of(people), billboard)
+    k, n = billboard.betrayed, billboard.runs
+    lower = 0.0 if k == 0 else float(stats.beta.ppf(1e-6, k, n - k + 1))
+    upper = 1.0 if k == n else float(stats.beta.ppf(1.0 - 1e-6, k + 1, n - k))
+    print(f"{k} of {n} runs name a lone item: between {lower:.4f} and {upper:.4f}; booked {booked:.4f}")
+    assert (lower if tight else upper) <= booked
+
+
 def test_what_comes_out_is_sorted_and_fits() -> None:
     people = {f"u{u}": [f"film {(u + j) % 9}" for j in range(4)] for u in range(4000)}
     billboard = lk.Billboard()
@@ -141,4 +178,4 @@ def test_nothing_to_name_is_an_error_without_values() -> None:
 
 def test_more_items_than_the_cap_are_refused() -> None:
     with pytest.raises(InputError, match="public cap"):
-        count_holders(rows_of({"a": ["1", "2", "3"]}), 5, 2)
+        count_holders(rows_of({"a": ["1", "2", "3"]}), holders_statistic(5, 2))

@@ -6,20 +6,24 @@ import copy
 import math
 import operator
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lowkey.errors import BudgetError, ClosedError, InputError, PlanError
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.mechanisms import Gaussian, Laplace, NoNoise, RandomizedResponse
+from lowkey.privacy.mechanisms import Gaussian, Laplace, NoNoise, RandomizedResponse, SymmetricGaussian
 from lowkey.privacy.noise import NoiseSource, SeededNoise, log_ratio
-from lowkey.privacy.plan import Line, Plan, Request, price
+from lowkey.privacy.plan import Line, Plan, Request
+from lowkey.privacy.price import price
 from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
+from lowkey.privacy.unit import Unit
 
 EPSILONS = [0.01, 0.1, 1.0, 5.0, 20.0, 1000.0]
 STATISTIC = Statistic("sums", (5,), Grid(-26), Sensitivity.of_vectors(2.0), 1 << 28)
@@ -88,7 +92,7 @@ def test_booked_is_at_most_asked_and_hardly_less(epsilon: float, delta: float, s
     """Point 2 of the ground floor, for uneven shares and repeated posts, also of 10^8 numbers each."""
     requests = [
         Request("means", size, 0.3, times=3),
-        Request("gram", size, 0.65, symmetric=True),
+        Request("gram", size, 0.65, mechanism=SymmetricGaussian),
         Request("counts", 7, 0.05, times=2),
     ]
     plan = Plan.calibrated("Test", requests, epsilon=epsilon, delta=delta)
@@ -147,10 +151,15 @@ def test_two_lines_of_one_name_are_refused() -> None:
 
 @pytest.mark.parametrize("epsilon", [*EPSILONS, 0.001])
 def test_the_sentence_is_the_best_guess_of_anybody(epsilon: float) -> None:
-    """(e^eps + delta)/(1 + e^eps), Kairouz et al. 2015; also where e^eps overflows."""
-    guarantee = a_plan(epsilon=epsilon).guarantee()
-    best = 100.0 * (1.0 - (1.0 - 1e-6) / (1.0 + math.exp(min(guarantee.epsilon, 700.0))))
-    assert f"{best:.1f} %" in guarantee.sentence()
+    """Phi(mu/2) for Gaussian posts, (e^eps + delta)/(1 + e^eps) for others; rounded up, also where e^eps overflows."""
+    gaussian = a_plan(epsilon=epsilon).guarantee()
+    pure = Plan("Test", (Line("signs", RandomizedResponse(epsilon), 5),), 1e-6).guarantee()
+    for guarantee, best in (
+        (gaussian, stats.norm.cdf(gaussian.mu / 2.0)),
+        (pure, 1.0 - (1.0 - 1e-6) / (1.0 + math.exp(min(pure.epsilon, 700.0)))),
+    ):
+        (said,) = re.findall(r"at most ([\d.]+) %", guarantee.sentence())
+        assert 100.0 * best <= float(said) < 100.0 * best + 0.1 + 1e-9
 
 
 # The billboard ---------------------------------------------------------------------------------------------------------
@@ -250,12 +259,12 @@ def test_fits_compose_on_one_ledger() -> None:
     assert ledger.guarantee().mu == pytest.approx(math.sqrt(2.0) * one, rel=1e-12)
     assert ledger.guarantee().epsilon > 1.3
     with pytest.raises(InputError, match="do not compose"):
-        Billboard(ledger).begin(a_plan(adjacency="replace-one"))
+        Billboard(ledger).begin(a_plan(unit=Unit(neighbours="replace-one")))
 
 
 def test_the_ledger_says_what_was_posted() -> None:
     billboard = Billboard(noise=SeededNoise(1))
-    billboard.begin(a_plan(adjacency="replace-one"))
+    billboard.begin(a_plan(unit=Unit(neighbours="replace-one")))
     posted = billboard.post(closed())
     reserve, commit = billboard.ledger.records[-2:]
     multiplier = billboard.plan.lines[0].mechanism.noise_multiplier  # type: ignore[union-attr]

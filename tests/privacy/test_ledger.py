@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lowkey.errors import BudgetError, InputError, LedgerError
+from lowkey.errors import BudgetError, InputError, LedgerError, PlanError
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.ledger import Ledger
@@ -261,6 +264,68 @@ def test_racing_writers_never_overspend(tmp_path: Path) -> None:
     assert len(ledger.spent()) == 25
     assert sum(int(file.read_text()) for file in tmp_path.glob("*.got")) == 25
     assert ledger.guarantee().epsilon <= total[0]
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_threads_share_one_total(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight threads, one ledger, a total that admits one post: one is admitted, every time. No luck is needed to see a
+    missing lock: between the check and the line all eight get the time to check."""
+    original = Ledger._check_total
+
+    def dawdling(self: Ledger, more: tuple[Line, ...]) -> None:
+        original(self, more)
+        time.sleep(0.005)
+
+    monkeypatch.setattr(Ledger, "_check_total", dawdling)
+    one = Ledger().price(1e-6, (LINE,)).epsilon
+    for attempt in range(10):
+        path = None if where == "memory" else tmp_path / f"{attempt}.jsonl"
+        ledger, start = Ledger(path, total=(1.01 * one, 1e-6)), threading.Barrier(8)
+        ledger.add_plan(Plan("Test", (LINE,), 1e-6))
+
+        def admitted(_: int, ledger: Ledger = ledger, start: threading.Barrier = start) -> bool:
+            start.wait()
+            try:
+                reserve(ledger)
+            except BudgetError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(admitted, range(8))) == 1
+        assert len(ledger.spent()) == 1
+        assert len(Ledger.loads(ledger.dumps()).records) == 3  # and the chain is whole
+
+
+def test_threads_share_one_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One post is planned and eight threads make it: no more than one comes out, total or not."""
+    original = Ledger.reserve
+
+    def dawdling(self: Ledger, *args: Any, **kwargs: Any) -> int:
+        time.sleep(0.005)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Ledger, "reserve", dawdling)
+    billboard, start = Billboard(noise=SeededNoise(1)), threading.Barrier(8)
+    billboard.begin(Plan("Test", (LINE,), 1e-6))
+
+    def posted(_: int) -> bool:
+        start.wait()
+        try:
+            billboard.post(Unreleased(STATISTIC, np.zeros(3, np.int64)))
+        except PlanError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(posted, range(8))) == 1
+
+
+def test_a_ledger_is_copied_without_its_lock() -> None:
+    ledger = Ledger(total=(1.0, 1e-6))
+    again = pickle.loads(pickle.dumps(ledger))
+    assert again.dumps() == ledger.dumps()
+    again.add_plan(Plan("Test", (LINE,), 1e-6))
 
 
 def test_a_total_is_agreed_once(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lowkey.privacy.grid import HAIR, Grid
+from lowkey.privacy.kinds import KINDS, mechanism_from_json
 from lowkey.privacy.mechanisms import (
-    KINDS,
     Gaussian,
     Laplace,
     Mechanism,
@@ -22,9 +22,9 @@ from lowkey.privacy.mechanisms import (
     RandomizedResponse,
     SymmetricGaussian,
     ThresholdedGaussian,
-    mechanism_from_json,
 )
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource, SeededNoise
+from lowkey.privacy.repeat_and_select import RepeatAndSelect
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
 FALSE_ALARM = 1e-9
@@ -34,6 +34,7 @@ ALL = [
     Laplace(0.7),
     RandomizedResponse(1.2),
     ThresholdedGaussian(2.0, 9.0, 5),
+    RepeatAndSelect(0.5, 5.0, 1e-6),
     NoNoise(),
 ]
 
@@ -214,13 +215,16 @@ def test_randomized_response_flips_with_its_probability() -> None:
 
 
 def test_the_threshold_hides_small_counts() -> None:
-    statistic = replace(dense(4, exponent=-20), sensitivity=Sensitivity.of_acute_vectors(1.0))
+    statistic = replace(dense(4, exponent=-20), sensitivity=Sensitivity.of_acute_vectors(1.0), max_keys=5)
     units = (np.array([8.9, 9.1, 0.0, 50.0]) * 2**20).astype(np.int64)
     mechanism = ThresholdedGaussian(2.0, 9.0, 5)
     noisy = mechanism.apply(units, statistic, "add-remove", GivenNoise(0))
     assert np.isnan(noisy).tolist() == [True, False, True, False]
     with pytest.raises(TypeError, match="priced for"):
         mechanism.apply(units, statistic, "replace-one", GivenNoise(0))
+    for cap in (4, 6, None):  # a histogram whose kernel let one person add to another number of keys
+        with pytest.raises(TypeError, match="cap on a person's keys"):
+            mechanism.apply(units, replace(statistic, max_keys=cap), "add-remove", GivenNoise(0))
     with pytest.raises(TypeError, match="non-negative"):
         mechanism.apply(units, dense(4), "add-remove", GivenNoise(0))
 

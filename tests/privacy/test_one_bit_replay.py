@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from estimators import base_keys
 
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
@@ -34,7 +35,8 @@ Csr = scipy.sparse.csr_array
 
 
 def as_ratings(rows: Csr) -> Ratings:
-    return Ratings.from_csr(rows, Domain(items=rows.shape[1], rating_range=(1.0, 5.0)))
+    ids = base_keys(rows.shape[0])  # so that users with the same items may be in different blocks
+    return Ratings.from_csr(rows, Domain(items=rows.shape[1], rating_range=(1.0, 5.0)), ids)
 
 
 def units(sweep: SignSweep, rows: Csr, positions: Positions, public: dict[str, Any], block_size: int) -> np.ndarray:

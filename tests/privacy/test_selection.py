@@ -40,7 +40,7 @@ def test_a_lone_key_is_named_with_the_chance_that_was_booked(epsilon: float, adj
     """For every number of lone keys; under replace-one twice, for the user who left and for the one who came."""
     selection = PrivateCatalogue(epsilon, 1e-6, adjacency, max_items=max_items, max_catalogue=CAP)
     (line,) = selection.plan().lines
-    mechanism, statistic = line.mechanism, holders_statistic(CAP)
+    mechanism, statistic = line.mechanism, holders_statistic(max_items, CAP)
     assert isinstance(mechanism, ThresholdedGaussian)
     worst = mp.mpf(0)
     for m in range(1, max_items + 1):
@@ -67,7 +67,7 @@ def test_a_lone_key_is_named_with_the_chance_that_was_booked(epsilon: float, adj
 
 
 def histogram(keys: list[str], sums: list[float]) -> UnreleasedHistogram:
-    statistic = holders_statistic(CAP)
+    statistic = holders_statistic(5, CAP)
     return UnreleasedHistogram(statistic, (np.array(sums) / statistic.grid.step).astype(np.int64), np.array(keys, object))
 
 
@@ -109,3 +109,12 @@ def test_the_selections_delta_is_taken_from_the_total() -> None:
     assert less > whole
     with pytest.raises(PlanError, match="used up"):
         _ = Plan("Test", (line,), own / 2.0).price
+
+
+def test_a_key_that_nobody_adds_to_does_not_exist() -> None:
+    """Noise on nothing could pass as well as noise on something, and would name a key that was not paid for."""
+    keys = [f"nothing {i}" for i in range(50_000)]
+    closed = histogram([*keys, "pear"], [0.0] * len(keys) + [100.0])
+    assert closed._keys.tolist() == ["pear"]
+    assert posted(closed).keys.tolist() == ["pear"]
+    assert (closed.statistic.shape, closed.statistic.max_keys) == ((CAP,), 5)

@@ -53,7 +53,7 @@ class LastRound(lk.LocalEngine):
     def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
         found = super().sweep(sweep, data, local)
         if isinstance(sweep, GradientRound):
-            block = next(iter(data.blocks(10**6)))
+            block = next(iter(data._open_blocks(10**6)))
             self.item_factors = sweep.item_factors
             self.rows = sweep.run(block, getattr(self, "rows", None), no_sums(sweep.statistics))
         return found
@@ -75,7 +75,7 @@ def test_a_round_is_algorithm_1(own_counts: bool) -> None:
     step = RowStep(old, pull, 0.3, 2.0, own_counts)
     csr = scipy.sparse.csr_array((values[seen].astype(np.float32), np.nonzero(seen)), shape=seen.shape)
     ratings = lk.Ratings.from_csr(csr, lk.Domain(n_items, (-3.0, 3.0)))
-    block = next(iter(ratings.blocks(100)))
+    block = next(iter(ratings._open_blocks(100)))
     opening = GradientRound(prior, weights, old, RowStart(start), alpha, bound, 2.0)
     sweep = GradientRound(prior, weights, new, step, alpha, bound, 2.0)
     first = opening.run(block, None, no_sums(opening.statistics))
@@ -139,7 +139,7 @@ def test_rows_per_rating_are_divided_by_the_root_of_their_number() -> None:
     for per_rating, scale in ((False, 1.0), (True, 1.0 / 3.0)):
         sweep = StartGram(np.zeros(4), np.array([1.0, 0.5, 9.0, 1.0]), 50.0, math.inf, per_rating)
         sums = no_sums(sweep.statistics)
-        sweep.run(next(iter(ratings.blocks(5))), None, sums)
+        sweep.run(next(iter(ratings._open_blocks(5))), None, sums)
         row = np.array([1.0, 1.0, 0.0, 2.0])
         found = unpack(sums["start_gram"] * sweep.grid.squared.step)
         assert found == pytest.approx(scale * np.outer(row, row), abs=1e-2)

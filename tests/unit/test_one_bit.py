@@ -16,11 +16,14 @@ from lowkey import errors as lk_errors
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
+from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError
+from lowkey.kernels.one_bit import Signs
 from lowkey.linalg.links import FlippedSignLoss, link_of
 from lowkey.methods.one_bit.method import DPOneBit, OneBit
 from lowkey.privacy.accounting import gaussian_epsilon, second_opinion
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.unit import Unit
 from lowkey.serving.randomize import randomize_signs
 
 USERS, ITEMS = 40, 30
@@ -71,7 +74,7 @@ def test_booked_is_what_was_asked_and_what_was_posted(perturbation: str, link: s
     )
     guarantee = estimator.fit(board()).guarantee_
     assert 2.0 * (1.0 - 1e-6) <= guarantee.epsilon <= 2.0
-    assert (guarantee.unit, guarantee.adjacency, guarantee.delta) == (unit, "replace-one", delta or 0.0)
+    assert (guarantee.unit, guarantee.delta) == (Unit(unit, "values", "replace-one"), delta or 0.0)
     assert any("who rated what" in fact for fact in guarantee.public)
     # a second accountant, on what the ledger says was posted
     spent = estimator.ledger_.spent()
@@ -87,6 +90,24 @@ def test_the_cost_for_a_whole_user_is_printed_beside_epsilon() -> None:
     gaussian = DPOneBit(1.0, 1e-6, perturbation="objective").fit(board()).guarantee_
     whole = gaussian_epsilon(gaussian.mu * math.sqrt(heaviest), 1e-6)
     assert f"{whole:.4g} for the heaviest user's {heaviest} ratings" in str(gaussian)
+
+
+def test_users_with_the_same_items_are_told_apart() -> None:
+    """Such users share a key if they have no ids; each still has slots, and signs, of their own."""
+    rows = scipy.sparse.csr_array(
+        np.array([[5.0, 1, 0, 5], [1, 5, 0, 1], [0, 0, 5, 0], [0, 0, 0, 0], [5, 5, 0, 5], [0, 0, 0, 0]])
+    )
+    rows.eliminate_zeros()
+    ratings = Ratings.from_csr(rows, Domain(items=4, rating_range=(1.0, 5.0)))
+    positions = Positions.of(ratings)
+    assert not positions.keys_differ
+    sweep = Signs(threshold=3.0)
+    sums, _ = LocalEngine(1).sweep(sweep, ratings, public={"positions": positions})
+    assert sums["signs"]._open().tolist() == np.sign(rows.data - 3.0).tolist()
+    with pytest.raises(TypeError, match="all in this block"):
+        LocalEngine(1, block_size=2).sweep(sweep, ratings, public={"positions": positions})
+    whole = OneBit().complete(ratings)
+    np.testing.assert_array_equal(OneBit().complete(ratings, engine=LocalEngine(1, block_size=2)), whole)
 
 
 def test_the_model_holds_no_users_row() -> None:
@@ -197,7 +218,7 @@ def test_a_release_folder_serves_the_same_probabilities(tmp_path: Path) -> None:
     history = {"film 3": 5.0, "film 4": 1.0}
     # the folder holds 32-bit factors
     np.testing.assert_allclose(loaded.predict(history), estimator.predict(history), atol=1e-5)
-    assert loaded.guarantee.unit == "rating"
+    assert loaded.guarantee.unit == Unit("rating", "values", "replace-one")
     assert "who rated what" in str(loaded.guarantee)
 
 

@@ -23,6 +23,7 @@ from lowkey.data.readers import read_ratings, read_uncatalogued
 from lowkey.data.scratch import PREFIX, Scratch
 from lowkey.data.synthetic import write_taste
 from lowkey.errors import InputError
+from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
@@ -66,9 +67,9 @@ def both(path: Path, domain: lk.Domain = DOMAIN, **options: Any) -> tuple[Any, A
 def test_the_same_rows_as_in_memory(tmp_path: Path, text: bool, domain: lk.Domain) -> None:
     held, on_disk = both(written(tmp_path, a_table(text=text)), domain)
     assert rows_by_key(on_disk) == rows_by_key(held)
-    assert len(list(on_disk.blocks(1 << 20))) > 8  # several parts, or this tests nothing
-    assert all(len(block.keys) <= 3 for block in on_disk.blocks(3))
-    assert sum(len(block.keys) for block in on_disk.blocks(3)) == len(held._open_keys())
+    assert len(list(on_disk._open_blocks(1 << 20))) > 8  # several parts, or this tests nothing
+    assert all(len(block.keys) <= 3 for block in on_disk._open_blocks(3))
+    assert sum(len(block.keys) for block in on_disk._open_blocks(3)) == len(held._open_keys())
 
 
 @pytest.mark.parametrize("duplicates", ["last", "mean", "sum"])
@@ -107,8 +108,40 @@ def test_people_whose_keys_collide_stay_apart(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(external_sort, "user_keys", lambda ids: real(ids) % np.uint64(3))
     crowded = read_ratings(path, DOMAIN, **COLUMNS, out_of_core=True)
     assert set(crowded._open_keys().tolist()) == {0, 1, 2}
-    found = [row for block in crowded.blocks(1) for row in [(block.items.tolist(), block.values.tolist())]]
+    found = [row for block in crowded._open_blocks(1) for row in [(block.items.tolist(), block.values.tolist())]]
     assert sorted(found) == sorted(rows_by_key(held).values())
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_a_user_with_thousands_of_rows_is_one_user(tmp_path: Path, text: bool) -> None:
+    """Spread over all batches of a folder of files, far beyond a bucket's size: in two parts they would count twice."""
+    n_items, heavy = 3000, 2600
+    domain = lk.Domain(items=n_items, rating_range=(1.0, 9.0))
+    rng = np.random.default_rng(4)
+    light = rng.choice(40 * n_items, 800, replace=False)
+    users = np.concatenate([np.full(heavy, 1000), light // n_items])
+    items = np.concatenate([rng.choice(n_items, heavy, replace=False), light % n_items])
+    order = rng.permutation(len(users))
+    ids = pa.array(users[order]).cast(pa.string() if text else pa.int64())
+    table = pa.table({"user": ids, "item": items[order], "rating": rng.integers(1, 10, len(users)).astype(float)})
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for at in range(3):
+        written(folder, table.slice(at * 1200, 1200), f"{at}.parquet")
+    held, on_disk = both(folder, domain)
+    assert rows_by_key(on_disk) == rows_by_key(held)
+    blocks = list(on_disk._open_blocks(1 << 20))
+    assert len(blocks) > 8
+    counts = np.concatenate([np.diff(block.offsets) for block in blocks])
+    assert sorted(counts.tolist()) == sorted(np.bincount(users).tolist())[-len(counts) :]
+    assert len(counts) == len(np.unique(users))
+    assert counts.max() == heavy
+    public = {"n_items": n_items, "center": 5.0, "item_bias": np.zeros(n_items)}
+    for engine in (lk.LocalEngine(1), lk.LocalEngine(1, block_size=3)):
+        (here,), (there,) = (
+            engine.sweep(ItemMeans(2.0, 9.0), ratings, public=public)[0].values() for ratings in (held, on_disk)
+        )
+        assert np.array_equal(here._open(), there._open())
 
 
 def test_a_private_catalogue(tmp_path: Path) -> None:
@@ -132,7 +165,7 @@ def test_parts_are_read_one_ahead_and_let_go(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(stored, "read_part", counted)
     ahead = []
-    for used, _ in enumerate(ratings.blocks(1 << 20), 1):
+    for used, _ in enumerate(ratings._open_blocks(1 << 20), 1):
         ahead.append(read - used)
     assert read == used > 8
     assert max(ahead) <= 1

@@ -32,7 +32,7 @@ def matrices(draw, n_items=6):
 @settings(deadline=None)
 @given(matrices(), st.integers(1, 15))
 def test_blocks_reassemble_to_the_same_matrix(csr, max_users):
-    blocks = list(Ratings.from_csr(csr, SIX_ITEMS).blocks(max_users))
+    blocks = list(Ratings.from_csr(csr, SIX_ITEMS)._open_blocks(max_users))
     sizes = [len(block.keys) for block in blocks]
     assert sum(sizes) == csr.shape[0]
     assert all(size == max_users for size in sizes[:-1])
@@ -53,8 +53,9 @@ def test_blocks_reassemble_to_the_same_matrix(csr, max_users):
 def test_keys_do_not_depend_on_blocks(csr):
     ratings = Ratings.from_csr(csr, SIX_ITEMS)
     whole = ratings._open_keys()
-    assert len(set(whole.tolist())) == csr.shape[0]
-    assert np.array_equal(np.concatenate([np.empty(0, np.uint64)] + [b.keys for b in ratings.blocks(2)]), whole)
+    items = {tuple(sorted(csr.indices[a:b])) for a, b in zip(csr.indptr, csr.indptr[1:], strict=False)}
+    assert len(set(whole.tolist())) == len(items)  # shared by those, and only those, who hold the same items
+    assert np.array_equal(np.concatenate([np.empty(0, np.uint64)] + [b.keys for b in ratings._open_blocks(2)]), whole)
 
 
 @pytest.mark.parametrize("size", [1, 39, 40, 41, 190, 5000])
@@ -63,7 +64,7 @@ def test_rows_of_any_length_are_sorted_with_their_values(size, n_items):
     rng = np.random.default_rng(size)
     items = rng.choice(n_items, size, replace=False)
     csr = sp.csr_array((np.arange(size) % 5 + 1.0, items, [0, size]), shape=(1, n_items))
-    (block,) = Ratings.from_csr(csr, Domain(n_items, (1, 5))).blocks(1)
+    (block,) = Ratings.from_csr(csr, Domain(n_items, (1, 5)))._open_blocks(1)
     assert np.array_equal(block.items, np.sort(items))
     assert np.array_equal(block.values, (np.argsort(items) % 5 + 1).astype(np.float32))
 
@@ -78,15 +79,15 @@ def test_the_callers_matrix_is_not_touched_and_cannot_reach_in():
 
 def test_explicit_zeros_are_observed_and_empty_users_are_fine():
     csr = sp.csr_array(([0.0, 2.0], [1, 2], [0, 0, 2, 2]), shape=(3, 6))
-    (block,) = Ratings.from_csr(csr, Domain(6, (0, 5))).blocks(10)
+    (block,) = Ratings.from_csr(csr, Domain(6, (0, 5)))._open_blocks(10)
     assert block.offsets.tolist() == [0, 0, 2, 2]
     assert block.values.tolist() == [0.0, 2.0]
-    (ones,) = Ratings.from_csr(csr, Domain(6, feedback="binary")).blocks(10)
+    (ones,) = Ratings.from_csr(csr, Domain(6, feedback="binary"))._open_blocks(10)
     assert ones.values.tolist() == [1.0, 1.0]
 
 
 def test_no_users_at_all():
-    assert list(Ratings.from_csr(sp.csr_array((0, 6)), SIX_ITEMS).blocks(3)) == []
+    assert list(Ratings.from_csr(sp.csr_array((0, 6)), SIX_ITEMS)._open_blocks(3)) == []
 
 
 @pytest.mark.parametrize(
@@ -155,11 +156,32 @@ def test_indices_out_of_bounds_do_not_reach_the_compiled_loops(indices, indptr):
         Ratings.from_csr(csr, SIX_ITEMS)
 
 
-def test_keys_are_one_per_user_and_distinct():
+@settings(deadline=None)
+@given(matrices(), st.data())
+def test_a_key_without_an_id_follows_from_the_own_items_alone(csr, data):
+    """Whoever else is there, in whatever order, with whatever ratings: so nobody's draws move when somebody leaves."""
+    keys = Ratings.from_csr(csr, SIX_ITEMS)._open_keys()
+    some = data.draw(st.permutations(range(csr.shape[0])))[: data.draw(st.integers(0, csr.shape[0]))]
+    assert np.array_equal(Ratings.from_csr(csr[np.array(some, int)], SIX_ITEMS)._open_keys(), keys[np.array(some, int)])
+    other = csr.copy()
+    other.data[:] = 2.5
+    assert np.array_equal(Ratings.from_csr(other, SIX_ITEMS)._open_keys(), keys)
+
+
+def test_rows_with_different_items_have_different_keys():
+    """All 4,096 rows over 12 items, and 20,000 long ones. By chance two of 64 bits would meet once in 6e10 runs."""
+    few = sp.csr_array(np.array([[(n >> i) & 1 for i in range(12)] for n in range(4096)], float))
+    assert len(np.unique(Ratings.from_csr(few, Domain(12, (1, 5)))._open_keys())) == 4096
+    many = sp.random_array((20_000, 3000), density=0.02, rng=np.random.default_rng(3), format="csr")
+    assert len(np.unique(Ratings.from_csr(many, Domain(3000, feedback="binary"))._open_keys())) == 20_000
+
+
+def test_keys_are_one_per_user_and_may_be_shared():
     csr = sp.csr_array((2, 6))
-    keys = np.array([7, 9], np.uint64)
-    assert Ratings.from_csr(csr, SIX_ITEMS, keys=keys)._open_keys().tolist() == [7, 9]
-    for bad in (np.array([7, 7], np.uint64), np.array([7], np.uint64), np.array([7, 9])):
+    for keys in ([7, 9], [7, 7]):
+        given_keys = np.array(keys, np.uint64)
+        assert Ratings.from_csr(csr, SIX_ITEMS, keys=given_keys)._open_keys().tolist() == keys
+    for bad in (np.array([7], np.uint64), np.array([7, 9])):
         with pytest.raises(InputError, match="keys"):
             Ratings.from_csr(csr, SIX_ITEMS, keys=bad)
 
@@ -236,4 +258,4 @@ def test_as_ratings():
 
 def test_blocks_hold_somebody():
     with pytest.raises(InputError, match="max_users"):
-        list(closed_ratings().blocks(0))
+        list(closed_ratings()._open_blocks(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
@@ -13,10 +14,9 @@ import lowkey as lk
 from lowkey.data.synthetic import taste
 from lowkey.privacy.mechanisms import Gaussian, RandomizedResponse, ThresholdedGaussian
 from lowkey.privacy.plan import Line
+from lowkey.privacy.price import Price, at_most, percent, price
 from lowkey.release.writing import facts_of
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
-from lowkey.report.attack import basic_success, best_success, most_detected, percent
-from lowkey.report.page import shown
 
 
 @pytest.fixture(scope="module")
@@ -62,44 +62,48 @@ def gaussian(mu: float, posts: int = 1) -> list[Line]:
 @pytest.mark.parametrize("mu", [0.1, 0.8, 3.0])
 def test_the_gaussian_bounds_are_those_of_the_best_test(mu: float) -> None:
     """Against the likelihood-ratio test between N(0, 1) and N(mu, 1), by hand."""
-    epsilon = lk.privacy.accounting.gaussian_epsilon(mu, 1e-6)
-    lines = gaussian(mu, posts=4)
+    cost = price(gaussian(mu, posts=4), 1e-6)
     for alarms in (0.01, 0.2, 0.6):
         threshold = norm.isf(alarms)
-        assert most_detected(alarms, lines, mu, epsilon, 1e-6) == pytest.approx(norm.sf(threshold - mu), rel=1e-9)
+        assert cost.detected(alarms) == pytest.approx(norm.sf(threshold - mu), rel=1e-9)
     halfway = (norm.cdf(mu / 2) + norm.sf(mu / 2 - mu)) / 2  # the test with the threshold in the middle
-    assert best_success(lines, mu, epsilon, 1e-6) == pytest.approx(halfway, rel=1e-9)
-    assert best_success(lines, mu, epsilon, 1e-6) < basic_success(epsilon, 1e-6)
+    assert cost.best_guess == pytest.approx(halfway, rel=1e-9)
+    assert halfway <= cost.best_guess < replace(cost, gaussian=False).best_guess
 
 
 def test_randomized_response_reaches_its_bound() -> None:
     """One sign kept with probability e^eps/(1 + e^eps): guessing the answer is the best attack, and it is that good."""
-    lines = [Line("signs", RandomizedResponse(1.3), 10)]
-    assert best_success(lines, 0.0, 1.3, 0.0) == pytest.approx(math.exp(1.3) / (1.0 + math.exp(1.3)))
+    cost = price([Line("signs", RandomizedResponse(1.3), 10)], 0.0)
+    assert cost.best_guess == pytest.approx(math.exp(1.3) / (1.0 + math.exp(1.3)))
     flip = 1.0 / (1.0 + math.exp(1.3))
-    assert most_detected(flip, lines, 0.0, 1.3, 0.0) == pytest.approx(1.0 - flip)
+    assert cost.detected(flip) == pytest.approx(1.0 - flip)
 
 
 def test_a_selection_adds_its_own_delta() -> None:
     mechanism = ThresholdedGaussian(2.0, 5.0, 3)
-    lines, own = [Line("catalogue", mechanism, 10)], mechanism.own_delta
+    own = mechanism.own_delta
+    cost = Price(5.0, 2.0 * own, 0.5, gaussian=True, own_delta=own)
     assert own > 0.01
-    assert best_success(lines, 0.5, 5.0, 2.0 * own) == pytest.approx(norm.cdf(0.25) + own / 2.0)
-    assert most_detected(0.1, lines, 0.5, 5.0, 2.0 * own) >= norm.sf(norm.isf(0.1) - 0.5) + own
+    assert price([Line("catalogue", mechanism, 10)], 2.0 * own).own_delta == own
+    assert cost.best_guess == pytest.approx(norm.cdf(0.25) + own / 2.0)
+    assert cost.detected(0.1) >= norm.sf(norm.isf(0.1) - 0.5) + own
 
 
 def test_basic_success_counts_delta() -> None:
     # At epsilon 0 the release is the same but with probability delta: half of (1 + delta).
-    assert basic_success(0.0, 0.1) == pytest.approx(0.55)
-    assert basic_success(2.0, 0.0) == pytest.approx(math.exp(2) / (1 + math.exp(2)))
+    assert Price(0.0, 0.1, 0.0).best_guess == pytest.approx(0.55)
+    assert Price(2.0, 0.0, 0.0).best_guess == pytest.approx(math.exp(2) / (1 + math.exp(2)))
 
 
 def test_what_is_shown_is_rounded_up() -> None:
     assert percent(0.54801) == "54.9 %"
     assert percent(0.5) == "50.0 %"
-    assert shown(0.99991) == "1"
-    assert shown(1.23401) == "1.235"
-    assert shown(12.0) == "12"
+    assert at_most(0.99991, 4) == "1"
+    assert at_most(1.23401, 4) == "1.235"
+    assert at_most(12.0, 4) == "12"
+    assert at_most(0.1) == "0.1"
+    assert at_most(1.0000001) == "1.00001"
+    assert at_most(math.inf) == "inf"
 
 
 def test_the_page_stands_alone(report: PrivacyReport) -> None:

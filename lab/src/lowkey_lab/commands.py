@@ -32,7 +32,7 @@ def bench(
     results: Annotated[Path | None, typer.Option(help="JSON lines: rows found there are kept, new ones appended.")] = None,
     jobs: Annotated[int, typer.Option(help="How many fits run at once, each in its own process.")] = 1,
     table: Annotated[str, typer.Option(help="text, markdown or latex.")] = "text",
-    figures: Annotated[Path | None, typer.Option(help="A folder for figures (needs matplotlib).")] = None,
+    figures: Annotated[Path | None, typer.Option(help="A folder for figures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON lines.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:  # fmt: skip
@@ -41,7 +41,6 @@ def bench(
     Example: lowkey bench --data jester,ml-1m --methods bias,moments,Bias --epsilons 0.5,1,5 --draws 5
     """
     from lowkey_lab import compare, datasets, tables, tuning
-    from lowkey_lab.pyplot import pyplot
 
     if data == "list":
         typer.echo("\n".join(f"{name:<20} {datasets.about(name)}" for name in datasets.DATASETS))
@@ -52,8 +51,6 @@ def bench(
         refuse("tuning", got="both", needed="--oracle-tuning or --private-selection", try_="one of the two")
     if draws < 1 or jobs < 1:
         refuse("--draws and --jobs", got="less than 1", needed="1 or more of each", try_="--draws 3 --jobs 2")
-    if figures is not None:
-        pyplot()  # before hours of work, not after
     protocol = tuning.ORACLE if oracle_tuning else tuning.SELECTION if private_selection else tuning.DEFAULTS
     shared = {"split_seed": split, "delta": delta, "adjacency": adjacency, "tuning": protocol}
     todo: list[Any] = []

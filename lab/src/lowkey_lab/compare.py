@@ -1,6 +1,6 @@
 """Lab room: methods side by side: same split, same adjacency, same delta, same accounting; results as JSON lines.
 
-Every row says how its hyper-parameters were chosen (``bench.tuning``). Rows that a results file already holds are not
+Every row says how its hyper-parameters were chosen (``tuning``). Rows that a results file already holds are not
 run again. Every fit has a process of its own, so that time and memory are its own; several run at once with ``jobs``.
 """
 
@@ -28,6 +28,7 @@ from lowkey.evaluation.splits import Split
 from lowkey.methods.registry import estimator
 from lowkey_lab import datasets, processes, sources, tuning
 from lowkey_lab.private_selection import select_privately
+from lowkey_lab.variants import exact_twin, varied
 
 Row = dict[str, Any]
 SHOWN = ("rmse", "recall@20")  # the measure of ratings, else that of binary feedback
@@ -47,7 +48,7 @@ class Task:
     split_seed: int = 0
     delta: float = 1e-5
     adjacency: str = "add-remove"
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)  # parameters, and fields of the resolved ones (``variants``)
     tuning: str = tuning.DEFAULTS
     file: datasets.File | None = None  # how to read ``data``, where it is a file
 
@@ -145,7 +146,7 @@ def _measure(task: Task, split: Split, slices: dict[str, np.ndarray]) -> Row:
         if task.tuning == tuning.SELECTION:
             model, more = select_privately(kind, task.method, budget, split)
         else:
-            model, more = kind(**budget, **task.settings).fit(split.train), {}
+            model, more = varied(kind, **budget, **task.settings).fit(split.train), {}
     except InputError as error:  # a method that does not take this kind of feedback
         return {**row, "refused": str(error)}
     seconds, spent = time.perf_counter() - started, time.process_time() - ran
@@ -163,14 +164,9 @@ def _measure(task: Task, split: Split, slices: dict[str, np.ndarray]) -> Row:
     }
 
 
-def exact_twin(kind: type[Any]) -> type[Any]:
-    """The same method with exact posts. NOT PRIVATE."""
-    return type(f"Exact{kind.__name__}", (kind,), {"private": False, "__init__": kind.__init__})
-
-
 def _warm_up(kind: Any, budget: dict[str, Any], settings: dict[str, Any], feedback: str) -> None:
     """A tiny fit, so that loading compiled code is not in the time."""
-    kind(**budget, **settings).fit(taste(300, 50, 10.0, feedback=feedback).ratings())
+    varied(kind, **budget, **settings).fit(taste(300, 50, 10.0, feedback=feedback).ratings())
 
 
 def _data_file(name: str) -> str:

@@ -1,6 +1,6 @@
 """Lab room: the data sets of the benchmarks, each as one split: users held out, a history shown, the rest to predict.
 
-Real data is read from a local folder (``LOWKEY_DATA``) and never fetched; ``bench.sources`` says where to get it. Which
+Real data is read from a local folder (``LOWKEY_DATA``) and never fetched; ``sources`` says where to get it. Which
 items are popular is treated as public.
 """
 

@@ -21,7 +21,9 @@ from lowkey_lab.claims import Claim, Outcome, absent
 from lowkey_lab.datasets import planted
 from lowkey_lab.dpals_table4 import ML_10M, ML_10M_DELTA, ML_10M_TOP400, ML_20M, ML_20M_DELTA
 from lowkey_lab.published.als import published_plan, renyi_epsilon
+from lowkey_lab.published.grams import PublishedFrankWolfe
 from lowkey_lab.pyplot import pyplot
+from lowkey_lab.variants import varied
 
 Row = dict[str, Any]
 DELTA = 1e-5
@@ -55,17 +57,15 @@ def _estimator(name: str, epsilon: float, n_users: int) -> Any:
     """Algorithm 1 without the heuristics: no biases, the true rank; Frank-Wolfe with the true nuclear norm."""
     if name == "DPALS":
         shared: Row = {"rank": RANK, "offset_reg": None, "bias_share": 0.0, "user_reg": 1.0, "serving_reg": 1.0}
-        return DPALS(epsilon, DELTA, n_iter=5, **shared)
+        return varied(DPALS, epsilon=epsilon, delta=DELTA, n_iter=5, **shared)
     if name == "DPFactors":
         return DPFactors(epsilon, DELTA, rank=RANK)
     if name == "DPFrankWolfe":
         return DPFrankWolfe(epsilon, DELTA, offset_reg=None)
     nuclear_norm = math.sqrt(n_users * ITEMS * RANK)  # of a rank-5 matrix with equal singular values and entries of size 1
     ratings_per_user = 20.0 * math.log(n_users)
-    return DPFrankWolfe(
-        epsilon, DELTA, offset_reg=None, n_iter=5, step="decreasing", nuclear_norm=nuclear_norm,
-        row_norm=math.sqrt(ratings_per_user), calibration="published",
-    )  # fmt: skip
+    walk: Row = {"n_iter": 5, "step": "decreasing", "nuclear_norm": nuclear_norm, "row_norm": math.sqrt(ratings_per_user)}
+    return PublishedFrankWolfe(epsilon, DELTA, offset_reg=None, **walk)
 
 
 def figure_4(quick: bool) -> Outcome:

@@ -25,6 +25,7 @@ from lowkey.evaluation.metrics import rmse
 from lowkey.evaluation.splits import hold_out_users
 from lowkey_lab.claims import Claim, Outcome, absent
 from lowkey_lab.datasets import load
+from lowkey_lab.published.grams import PublishedFrankWolfe
 from lowkey_lab.pyplot import pyplot
 from lowkey_lab.sources import SOURCES, data_folder, found
 
@@ -64,7 +65,7 @@ def noise_rows(n_iter: int = 10, row_norm: float = 4.0) -> list[Row]:
         shared: dict[str, Any] = {"delta": DELTA, "n_iter": n_iter, "row_norm": row_norm}
         row: Row = {"asked epsilon": epsilon}
         for adjacency in ("add-remove", "replace-one"):
-            published = lk.DPFrankWolfe(epsilon, adjacency=adjacency, calibration="published", **shared).plan(domain)
+            published = PublishedFrankWolfe(epsilon, adjacency=adjacency, **shared).plan(domain)
             exact = lk.DPFrankWolfe(epsilon, adjacency=adjacency, **shared).plan(domain)
             root = math.sqrt(2.0) if adjacency == "replace-one" else 1.0
             # The last round, as rounds after the first are alike: residuals up to 2L there, up to L here.
@@ -133,9 +134,8 @@ def jester_rows(folder: Path, n_held_out: int = 2_000, seed: int = 0, epsilons: 
         "DPSVD": lambda e: lk.DPSVD(e, DELTA),
         "DPSVD, cleansing": lambda e: lk.DPSVD(e, DELTA, cleansing=True),
         "DPBias": lambda e: lk.DPBias(e, DELTA),
+        "DPMoments": lambda e: lk.DPMoments(e, DELTA),
     }
-    if "DPMoments" in lk.__all__:
-        private["DPMoments"] = lambda e: lk.DPMoments(e, DELTA)  # pyright: ignore
     free = {"FrankWolfe (not private)": lk.FrankWolfe, "Bias (not private)": lk.Bias}
     return _measure(private, free, split.train, score, epsilons)
 

@@ -1,6 +1,6 @@
 """Lab room: the figures of the DPLMC paper, and what its text says of them.
 
-Paper: Wang, Zhao and Kolar 2023, section 6, Figures 1 to 3. Deviates: ``bench.lmc_trials``; ``DPMoments`` and ``DPFactors``
+Paper: Wang, Zhao and Kolar 2023, section 6, Figures 1 to 3. Deviates: ``lmc_trials``; ``DPMoments`` and ``DPFactors``
 stand beside. Run: python -m lowkey_lab.lmc noise|options|figure-1|figure-2|figure-3 [--quick] [--out folder]
 """
 
@@ -20,7 +20,8 @@ from lowkey.evaluation.protocol import evaluate
 from lowkey_lab import datasets
 from lowkey_lab.claims import Claim, Outcome
 from lowkey_lab.lmc_trials import DELTA, METHODS, Cell, Row, planted, run
-from lowkey_lab.published.lmc import booked_epsilon
+from lowkey_lab.published.lmc import AS_PRINTED, PublishedLMC, booked_epsilon
+from lowkey_lab.variants import varied
 
 EPSILONS, USERS, RANKS, STARTS = (2.0, 5.0, 10.0, 20.0), (5_000, 10_000, 15_000), (3, 5, 7), ("random", "private")
 RANK_SETTINGS = ((15_000, 5.0), (10_000, 10.0))  # of Figure 3
@@ -215,11 +216,11 @@ def noise_rows(n_iter: int = 40, balance_share: float = 0.05) -> list[Row]:
     rows: list[Row] = []
     for epsilon in EPSILONS:
         shared: Row = {"epsilon": epsilon, "delta": DELTA, "n_iter": n_iter, "balance_share": balance_share}
-        shared |= {"density": 0.4, "bias_share": 0.0, "weighting": "uniform", "start": "random", "rank": 5}
+        shared |= {"density": 0.4, "start": "random", "rank": 5}
         row: Row = {"asked epsilon": epsilon}
         for adjacency in ("replace-one", "add-remove"):
-            published = lk.DPLMC(adjacency=adjacency, calibration="published", **shared).plan(domain)
-            exact = lk.DPLMC(adjacency=adjacency, **shared).plan(domain)
+            published = PublishedLMC(adjacency=adjacency, **shared).plan(domain)
+            exact = varied(lk.DPLMC, adjacency=adjacency, **shared, **AS_PRINTED).plan(domain)
             if adjacency == "replace-one":
                 row["booked"] = booked_epsilon(published)
             row[f"holds, {adjacency}"] = published.price.epsilon
@@ -249,7 +250,7 @@ def option_rows(draws: int = 3) -> list[Row]:
         for name, settings in OPTIONS.items():
             row: Row = {"data": data, "option": name}
             for epsilon in (1.0, 5.0, 20.0):
-                fits = [lk.DPLMC(epsilon, DELTA, **settings).fit(split.train) for _ in range(draws)]
+                fits = [varied(lk.DPLMC, epsilon=epsilon, delta=DELTA, **settings).fit(split.train) for _ in range(draws)]
                 errors = [evaluate(fit, split.histories, split.held_out)["rmse"] for fit in fits]
                 row[f"epsilon {epsilon:g}"] = f"{np.mean(errors):.4f} ± {np.std(errors, ddof=1) / math.sqrt(draws):.4f}"
             rows.append(row)

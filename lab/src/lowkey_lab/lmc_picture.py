@@ -1,4 +1,4 @@
-"""Lab room: the pictures of ``bench.lmc``, drawn from its rows."""
+"""Lab room: the pictures of ``lmc``, drawn from its rows."""
 
 from __future__ import annotations
 

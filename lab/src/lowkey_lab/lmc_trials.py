@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 import lowkey as lk
 from lowkey.privacy.accounting import gaussian_mu
+from lowkey_lab.published.lmc import AS_PRINTED
+from lowkey_lab.variants import varied
 
 DELTA, N_ITEMS, LIMIT = 1e-5, 100, 4.0
 METHODS = ("DPLMC", "DPALS", "DPFactors", "DPMoments")
@@ -120,18 +122,17 @@ def estimator(cell: Cell, settings: Settings, density: float) -> Any:
     """The method of a cell; ratings have no item means and no offsets, and the methods that can leave them out do."""
     budget: Settings = {"epsilon": cell.epsilon, "delta": DELTA, "adjacency": "replace-one", "rank": cell.rank}
     given = dict(settings)
+    start: Settings = {"start": "random" if cell.start == "random" else "spectral"}
     if cell.method == "DPMoments":
         return lk.DPMoments(**budget, **given)
-    start: Settings = {"start": "random" if cell.start == "random" else "spectral"}
     if cell.method == "DPFactors":
-        return lk.DPFactors(**budget, **given, **start)
-    bare: Settings = {"bias_share": 0.0, "offset_reg": None}
+        return varied(lk.DPFactors, **budget, **given, **start)
     if cell.method == "DPALS":
-        return lk.DPALS(**budget, **given, **start, **bare, serving_reg=given["user_reg"])
+        bare: Settings = {"bias_share": 0.0, "offset_reg": None, "serving_reg": given["user_reg"]}
+        return varied(lk.DPALS, **budget, **given, **start, **bare)
     norm = given.pop("norm")
-    bounds: Settings = {"user_norm": norm, "item_norm": norm, "residual_norm": norm * norm}
-    facts: Settings = {"density": density, "weighting": "uniform", "averaged": 0.0, "item_reg": 0.0}
-    return lk.DPLMC(**budget, **given, **bounds, **facts, **bare, start=cell.start)
+    bounds: Settings = {"user_norm": norm, "item_norm": norm, "residual_norm": norm * norm, "density": density}
+    return varied(lk.DPLMC, **budget, **given, **bounds, **AS_PRINTED, start=cell.start)
 
 
 # The trials -------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.linalg.links import link_of
 from lowkey.methods.one_bit.method import DPOneBit, OneBit
+from lowkey_lab.published.one_bit import PublishedOneBit, TunedOneBit
 from lowkey_lab.pyplot import pyplot
 
 Row = dict[str, Any]
@@ -52,12 +53,12 @@ def variants(epsilon: float, link: str, **settings: Any) -> Iterator[tuple[str, 
         yield (
             "published",
             perturbation,
-            DPOneBit(epsilon, None, perturbation=perturbation, link=link, calibration="published", **settings),
+            PublishedOneBit(epsilon, None, perturbation=perturbation, link=link, **settings),
         )
     for perturbation in PERTURBATIONS[1:]:
-        yield "sound", perturbation, DPOneBit(epsilon, None, perturbation=perturbation, link=link, **settings)
+        yield "sound", perturbation, TunedOneBit(epsilon, None, perturbation=perturbation, link=link, **settings)
     for perturbation in PERTURBATIONS[1:]:
-        yield "sound, delta", perturbation, DPOneBit(epsilon, DELTA, perturbation=perturbation, link=link, **settings)
+        yield "sound, delta", perturbation, TunedOneBit(epsilon, DELTA, perturbation=perturbation, link=link, **settings)
 
 
 def relative_error(truth: np.ndarray, scores: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Lab room: what the one-bit paper claims of its figures, and what the rows of ``bench.one_bit`` say.
+"""Lab room: what the one-bit paper claims of its figures, and what the rows of ``one_bit`` say.
 
 Paper: Li et al. 2021, section 5, Figures 1 to 5. The claims are about the published mechanisms, so they are judged by
 those; what their epsilon is worth is a claim of its own. Numbers that decide a verdict are named in its sentence.

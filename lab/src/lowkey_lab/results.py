@@ -209,7 +209,7 @@ def _place(data: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--docs", type=Path, default=Path("docs"))
-    parser.add_argument("--figures", action="store_true", help="draw the figures too (needs matplotlib)")
+    parser.add_argument("--figures", action="store_true", help="draw the figures too")
     parser.add_argument("--readme", action="store_true", help="print the small table and write nothing")
     given = parser.parse_args(arguments)
     if given.readme:

@@ -20,6 +20,7 @@ from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import SeededNoise
+from lowkey_lab.published.trace import PublishedTraceRegression
 
 Row = dict[str, Any]
 DELTA = 1e-5
@@ -54,7 +55,8 @@ def gaussian_problem(
 def private(problem: Problem, epsilon: float, *, noise: bool = True, **settings: Any) -> DPTraceRegression:
     """A private fit; ``noise=False`` runs the very same clipped descent without its noise."""
     known = {"error_std": problem.error_std, "max_singular_value": problem.sigma_1}
-    model = DPTraceRegression(problem.rank, epsilon, DELTA, **{**known, **settings})
+    kind = PublishedTraceRegression if "min_singular_value" in settings else DPTraceRegression
+    model = kind(problem.rank, epsilon, DELTA, **{**known, **settings})
     billboard = Billboard() if noise else Billboard(noise=SeededNoise(0, factor=0.0))
     return model.fit(problem.X, problem.y, billboard=billboard)
 
@@ -120,7 +122,7 @@ def records_against_responses(
             kinds: dict[str, Row] = {
                 "sound": {},
                 "sound, constant bound": {"residual_bound": constant},
-                "published": {"calibration": "published", "min_singular_value": smallest},
+                "published": {"min_singular_value": smallest},
             }
             for kind, settings in kinds.items():
                 for protect in ("records", "responses"):

@@ -1,4 +1,4 @@
-"""Lab room: what the trace regression paper claims of its rates, and what the rows of ``bench.trace`` say.
+"""Lab room: what the trace regression paper claims of its rates, and what the rows of ``trace`` say.
 
 Paper: Zha 2024 (DP-RGrad), Theorem 3 and the discussion in section 5. Deviates: the estimator is our sound form.
 """

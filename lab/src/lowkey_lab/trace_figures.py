@@ -1,4 +1,4 @@
-"""Lab room: the figures of trace regression, drawn from the rows of ``bench.trace``."""
+"""Lab room: the figures of trace regression, drawn from the rows of ``trace``."""
 
 from __future__ import annotations
 

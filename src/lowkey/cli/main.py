@@ -30,11 +30,14 @@ COMMANDS = {
     "evaluate": "lowkey.evaluation.commands:evaluate",
     "curve": "lowkey.evaluation.commands:curve",
     "plan": "lowkey.cli.plan:plan",
+    "ledger": "lowkey.cli.ledger:ledger",
     "export": "lowkey.cli.export:export",
 }
 MORE_COMMANDS = "lowkey.commands"  # the entry points of other packages, such as lowkey-lab
 INTERRUPTED = 130
-KEYWORDS = "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users|scratch|partitions"
+KEYWORDS = (
+    "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users|scratch|partitions|expect_head"
+)
 
 
 def build_app() -> typer.Typer:
@@ -57,7 +60,11 @@ def build_app() -> typer.Typer:
 
     for name, place in COMMANDS.items():
         module, _, function = place.partition(":")
-        app.command(name)(getattr(import_module(module), function))
+        command = getattr(import_module(module), function)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
     for more in entry_points(group=MORE_COMMANDS):
         app.command(more.name)(more.load())
     return app

@@ -69,6 +69,10 @@ Set = Annotated[
         "--set", help="A parameter of the method, such as --set n_iter=3.", metavar="NAME=VALUE", show_default=False
     ),
 ]
+ExpectHead = Annotated[
+    str | None,
+    typer.Option(help="A head that this ledger once had: an older copy is refused.", metavar="HEAD", show_default=False),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Folder = Annotated[Path, typer.Argument(help="The release folder.", show_default=False)]

@@ -43,6 +43,13 @@ def release(
     total_epsilon: Annotated[
         float | None, typer.Option(help="What all releases on this ledger may cost together.", show_default=False)
     ] = None,
+    expect_head: o.ExpectHead = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file outside the ledger's folder that keeps its head: old copies are refused.", show_default=False
+        ),
+    ] = None,
     duplicates: o.Duplicates = "error",
     unknown_items: o.UnknownItems = "error",
     format: o.Format = None,
@@ -104,6 +111,8 @@ def release(
         expected_users=expected_users,
         ledger=ledger,
         total_epsilon=total_epsilon,
+        expect_head=expect_head,
+        anchor=anchor,
         cluster=Cluster(master, partitions) if engine == "spark" else None,
     )
     plans = order.plans()
@@ -126,21 +135,20 @@ def release(
 
 def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen) -> None:
     from lowkey.cli.training import train
+    from lowkey.privacy.price import at_most
     from lowkey.release.folder import read_manifest
-    from lowkey.report.attack import describe_attack, statement
 
     model = train(order, plans, screen)
     with screen.working("Writing the release"):
         folder = model.release(out)
     guarantee = model.guarantee_
-    attack = describe_attack(model.ledger_.spent(), guarantee.mu, guarantee.epsilon, guarantee.delta, guarantee.unit)
     identity = read_manifest(folder)["id"]
     screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")
-    screen.say(
-        f"  epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:g}, one {guarantee.unit}, {guarantee.adjacency}"
-    )
-    screen.say(f"  {statement(attack, guarantee.unit)}")
+    screen.say(f"  epsilon = {at_most(guarantee.epsilon)}, delta = {guarantee.delta:g}, {guarantee.unit}")
+    screen.say(f"  {guarantee.sentence()}")
     screen.say(f"  id  {identity}")
+    if order.ledger is not None:
+        screen.say(f"  ledger head  {model.ledger_.fingerprint}")
     screen.say(f"  The report for people is {folder}/privacy_report.html. Next:")
     screen.say(f"    lowkey verify {folder}")
     screen.say(f"    lowkey recommend {folder} --history mine.csv")
@@ -148,13 +156,14 @@ def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen)
         {
             "release": str(folder),
             "id": identity,
+            "ledger_head": model.ledger_.fingerprint,
             "method": type(model).__name__,
             "items": model.model_.domain.n_items,
             "epsilon": guarantee.epsilon,
             "delta": guarantee.delta,
-            "unit": guarantee.unit,
+            "unit": guarantee.unit.name,
             "adjacency": guarantee.adjacency,
-            "statement": statement(attack, guarantee.unit),
+            "statement": guarantee.sentence(),
         }
     )
 
@@ -164,12 +173,11 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
     total = sum(line.times * line.mechanism.mu**2 for plan in plans for line in plan.lines)
     for plan in plans:
         for line in plan.lines:
-            multiplier = getattr(line.mechanism, "noise_multiplier", float("nan"))
             size = "private" if line.mechanism.kind == "thresholded-gaussian" else f"{line.size:,}"
             if order.selection and size != "private":
                 size = f"{size} *"
             share = line.times * line.mechanism.mu**2 / total
-            rows.append([f"  {plan.method}: {line.name}", str(line.times), size, f"{multiplier:.4g}", f"{share:.1%}"])
+            rows.append([f"  {plan.method}: {line.name}", str(line.times), size, line.mechanism.width, f"{share:.1%}"])
     screen.say("The plan, before any data is read:", "bold")
     screen.table("", ["  release", "posts", "numbers each", "noise/bound", "of the budget"], rows)
     if order.selection:
@@ -183,9 +191,12 @@ def _show_budget(order: Order, plans: list[Plan], screen: Screen) -> None:
     """What the shared ledger has left, if there is one; nothing is written."""
     if order.ledger is None or not order.ledger.exists():
         return
+    from lowkey.privacy.price import at_most
+
     ledger = order.open_ledger()
     more = tuple(line for plan in plans for line in plan.lines)
     delta = ledger.total[1] if ledger.total else order.delta
     after = ledger.price(delta, more).epsilon
     limit = f" of {ledger.total[0]:g}" if ledger.total else ""
-    screen.say(f"  on {order.ledger}: {ledger.price(delta).epsilon:.4g} spent, {after:.4g}{limit} with this release")
+    spent = at_most(ledger.price(delta).epsilon, 4)
+    screen.say(f"  on {order.ledger}: {spent} spent, {at_most(after, 4)}{limit} with this release")

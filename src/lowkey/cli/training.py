@@ -6,6 +6,7 @@ import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,17 @@ from lowkey.cli.options import Table
 from lowkey.cli.screen import Screen
 from lowkey.cli.spark import Cluster
 from lowkey.data.domain import Domain, Scale
+from lowkey.data.ratings import Ratings
+from lowkey.engines.base import Engine
 from lowkey.errors import InputError, LowkeyError, refuse
-from lowkey.methods.base import Recommender
+from lowkey.methods.base import Recommender, Settings
 from lowkey.methods.catalogue import PrivateCatalogue
-from lowkey.methods.registry import default_method, estimator
+from lowkey.methods.choice import default_method
+from lowkey.methods.registry import estimator
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, check_epsilon_delta
+from lowkey.privacy.price import at_most
 
 NOMINAL_ITEMS = 1000  # of a private catalogue, whose size nobody knows before
 
@@ -38,14 +43,18 @@ class Order:
     expected_users: int | None
     ledger: Path | None = None
     total_epsilon: float | None = None
+    expect_head: str | None = None
+    anchor: Path | None = None
     cluster: Cluster | None = None  # None: the passes run in this process
 
     def __post_init__(self) -> None:
         check_epsilon_delta(self.epsilon, self.delta)
         if self.adjacency not in ("add-remove", "replace-one"):
             refuse("--adjacency", got=repr(self.adjacency), needed="add-remove or replace-one", try_="leaving it out")
-        if self.total_epsilon is not None and self.ledger is None:
-            refuse("--total-epsilon", got="no --ledger", needed="the ledger of these people", try_="--ledger people.jsonl")
+        about = {"--total-epsilon": self.total_epsilon, "--expect-head": self.expect_head, "--anchor": self.anchor}
+        for name, value in about.items():
+            if value is not None and self.ledger is None:
+                refuse(name, got="no --ledger", needed="the ledger of these people", try_="--ledger people.jsonl")
         if self.total_epsilon is not None and not 0.0 < self.total_epsilon < math.inf:
             refuse(
                 "--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4"
@@ -87,11 +96,18 @@ class Order:
             refuse("--method", got="a non-private baseline", needed="a private method", try_="leaving it out")
         return kind(**{"epsilon": epsilon, "delta": delta, "adjacency": self.adjacency, **self.parameters})
 
-    def plans(self) -> list[Plan]:
-        """Every plan of this order, before any data; for a private catalogue with a nominal number of items."""
+    @cached_property
+    def resolved(self) -> tuple[Recommender, Settings]:
+        """The estimator and every number of its fit; for a private catalogue with a nominal number of items."""
         domain = self.domain(range(NOMINAL_ITEMS) if self.selection else None)
+        kind = self.build(domain)
+        return kind, kind.resolve(domain)
+
+    def plans(self) -> list[Plan]:
+        """Every plan of this order, before any data."""
         try:
-            plan = self.build(domain).plan(domain)
+            kind, settings = self.resolved
+            plan = kind.plan_of(settings)
         except LowkeyError:
             raise
         except (TypeError, ValueError, ArithmeticError):  # no data was touched: it is the parameters
@@ -101,15 +117,23 @@ class Order:
         if not guarantee.epsilon <= asked * (1.0 + 1e-9):
             raise InputError(
                 what=f"{plan.method} with these parameters",
-                got=f"a guarantee of epsilon = {guarantee.epsilon:.4g}",
+                got=f"a guarantee of epsilon = {at_most(guarantee.epsilon, 4)}",
                 needed=f"at most the {asked:.4g} that was asked for",
                 try_="its sound calibration, or a larger epsilon",
             )
         return ([self.selection.plan()] if self.selection else []) + [plan]
 
+    def fit(self, rows: Ratings, billboard: Billboard, engine: Engine | None = None) -> Recommender:
+        """As was planned; a private catalogue is known only now, and what depends on its size is resolved for it."""
+        kind, settings = self.resolved
+        return kind.fit(rows, engine=engine, billboard=billboard, settings=settings)
+
     def open_ledger(self) -> Ledger:
+        if self.ledger is None and self.selection:
+            # The fit is planned after the selection was seen; a total that was fixed before makes that a bound.
+            return Ledger(total=(self.epsilon, self.delta))
         total = None if self.total_epsilon is None else (self.total_epsilon, self.delta)
-        return Ledger(self.ledger, total=total)
+        return Ledger(self.ledger, total=total, expect_head=self.expect_head, anchor=self.anchor)
 
 
 def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
@@ -123,7 +147,7 @@ def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
         if order.selection:
             ids = order.selection.select(rows, billboard)
             rows = rows.with_items(ids, expected_users=order.expected_users)
-        return order.build(rows.domain).fit(rows, billboard=billboard)
+        return order.fit(rows, billboard)
 
 
 def _train_on(cluster: Cluster, order: Order, plans: list[Plan], screen: Screen) -> Recommender:
@@ -133,7 +157,7 @@ def _train_on(cluster: Cluster, order: Order, plans: list[Plan], screen: Screen)
         with screen.working("Bringing each user's ratings together on Spark"):
             rows = cluster.read(session, order.table, order.domain())
         with _posting(order, plans, screen) as billboard:
-            return order.build(rows.domain).fit(rows, engine=SparkEngine(session), billboard=billboard)
+            return order.fit(rows, billboard, SparkEngine(session))
 
 
 @contextmanager

@@ -47,6 +47,7 @@ def explain(folder: o.Folder) -> None:
     """
     screen = Screen()
     with screen.working("Checking"):
+        from lowkey.privacy.price import at_most
         from lowkey.release import load
         from lowkey.release import verify as check_folder
         from lowkey.release.folder import read_manifest
@@ -59,16 +60,16 @@ def explain(folder: o.Folder) -> None:
     report = build_report(read_manifest(folder), load(folder).ledger)
     screen.say(report.statement, "bold")
     screen.say(
-        f"\nFormally it is ({report.epsilon:.4g}, {report.delta:g})-differentially private. Protected is one "
-        f"{report.unit}: {report.unit_in_words}. The promise compares {report.adjacency_in_words}."
+        f"\nFormally it is ({at_most(report.epsilon, 4)}, {report.delta:g})-differentially private. Protected is "
+        f"{report.protected}: {report.unit_in_words}. The promise compares {report.adjacency_in_words}."
     )
     screen.say(f"\nTrust is {report.trust_model}.")
     posts = "; ".join(f"{p.posts} x {p.name} of {p.fit} ({100 * p.share:.0f} % of the budget)" for p in report.posts)
     screen.say(f"\nThe data were looked at only through these noisy sums: {posts}. {report.budget}")
     first, second = report.accountants
     screen.say(
-        f"\nTwo accountants computed epsilon from the ledger: {first.epsilon:.6f} ({first.name}) and "
-        f"{second.epsilon:.6f} ({second.name})."
+        f"\nTwo accountants computed epsilon from the ledger: {at_most(first.epsilon, 7)} ({first.name}) and "
+        f"{at_most(second.epsilon, 7)} ({second.name})."
     )
     screen.say(f"\n{report.attack.in_words}")
     for title, entries in (("Public", report.public), ("Not covered", report.not_covered), ("Caveats", report.caveats)):

@@ -89,5 +89,5 @@ class ParquetBatches:
     def _column(self, batch: Any, name: str) -> pa.ChunkedArray:
         column, kind = batch.column(name), self.schema.field(name).type
         if plain_values(column.type) != kind:
-            column = column.cast(kind)
+            column = without_values(lambda: column.cast(kind), mixed_files())  # an error of Arrow's would quote the cell
         return pa.chunked_array([column])

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 
 from lowkey.data.assemble import check_values, group_by_user, tidy_rows
 from lowkey.data.domain import Domain, Scale
-from lowkey.data.ids import is_integer, is_text, plain_values, user_keys
+from lowkey.data.ids import is_integer, is_text, kind_word, plain_values, refuse_missing, tidy_text, user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.rows import HeldRows
 from lowkey.data.uncatalogued import UncataloguedRatings
-from lowkey.errors import refuse
+from lowkey.errors import InputError, refuse, without_values
 
 UNKNOWN_ITEMS = ("error", "drop")
 EXCHANGED = "check that user= and item= are not exchanged"
@@ -79,7 +79,7 @@ def to_rows(
     table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str
 ) -> tuple[HeldRows, bool]:
     """The rows, and whether any item was in the catalogue: a part of the data may have none."""
-    check_columns(table, names)
+    tidy_columns(table, names)
     with ThreadPoolExecutor(2) as pool:  # Arrow lets go of Python's lock, so the three columns overlap
         finding = pool.submit(catalogue_positions, table.pop(names.item), domain)
         encoding = pool.submit(encode, table.pop(names.user))
@@ -125,7 +125,7 @@ def refuse_no_rows() -> NoReturn:
 
 def to_uncatalogued(table: dict[str, Any], names: ColumnNames, scale: Scale, duplicates: str) -> UncataloguedRatings:
     """As `to_ratings`, for a catalogue that is private: every item that occurs gets a code."""
-    check_columns(table, names)
+    tidy_columns(table, names)
     values = read_values(table, names)
     items, users = encode(table.pop(names.item)), encode(table.pop(names.user))
     rows = group_by_user(users.codes, users.ranks, items.ranks[items.codes], values, len(users.ids))
@@ -155,7 +155,8 @@ def encode(column: pa.ChunkedArray) -> Encoded:
     return Encoded(codes, ranks, ids)
 
 
-def check_columns(table: dict[str, Any], names: ColumnNames) -> None:
+def tidy_columns(table: dict[str, Any], names: ColumnNames) -> None:
+    """Refuse gaps and types that are none of ids or ratings, and give text ids their one spelling: see data/ids.py."""
     for name, column in list(table.items()):
         if len(column) == 0:
             refuse_no_rows()
@@ -163,16 +164,35 @@ def check_columns(table: dict[str, Any], names: ColumnNames) -> None:
             table[name] = column = column.cast(pa.large_string())  # Arrow cannot encode string views yet
         dictionary_nulls = pa.types.is_dictionary(column.type) and any(c.dictionary.null_count for c in column.chunks)
         if column.null_count or dictionary_nulls:
-            refuse(f"column {name!r}", got="missing values", needed="a value in every row", try_="dropping those rows")
+            refuse_missing(f"column {name!r}")
     for name in (names.user, names.item):
         kind = plain_values(table[name].type)
         if not (is_integer(kind) or is_text(kind)):
             refuse(
                 f"column {name!r}",
-                got=f"values of type {kind}",
+                got=f"values of type {kind_word(kind)}",
                 needed="ids that are integers or text",
                 try_=f"casting the column, or {EXCHANGED}",
             )
+        if is_text(kind):
+            table[name] = tidy_ids(table[name], f"column {name!r}")
+
+
+def tidy_ids(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    """A column of text as a dictionary of distinct ids, each in its one spelling; what is empty is missing."""
+    if not pa.types.is_dictionary(column.type):
+        column = pc.dictionary_encode(column)
+    column = column.unify_dictionaries()
+    spelled = column.chunk(0).dictionary
+    tidy = tidy_text(spelled, what)
+    empty = pc.equal(tidy, "")
+    if pc.any(empty).as_py() and any(pc.any(empty.take(piece.indices)).as_py() for piece in column.chunks):
+        refuse_missing(what)  # (in pandas and polars an empty category may outlive its rows)
+    if tidy.equals(spelled):
+        return column
+    once = pc.dictionary_encode(tidy)
+    pieces = [pa.DictionaryArray.from_arrays(once.indices.take(piece.indices), once.dictionary) for piece in column.chunks]
+    return pa.chunked_array(pieces)
 
 
 def read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.float32] | None:
@@ -180,15 +200,16 @@ def read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.flo
         return None
     column = table.pop(names.rating)
     kind = column.type
+    not_numbers = InputError(
+        what=f"rating column {names.rating!r}",
+        got=f"values of type {kind_word(kind)}",
+        needed="numbers",
+        try_="casting the column, or check that the right column is named",
+    )
     if pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
+        column = without_values(lambda: column.cast(pa.float64()), not_numbers)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        refuse(
-            f"rating column {names.rating!r}",
-            got=f"values of type {kind}",
-            needed="numbers",
-            try_="casting the column, or check that the right column is named",
-        )
+        raise not_numbers
     with np.errstate(over="ignore"):  # what overflows becomes infinite and is refused as such
         return _joined([chunk.to_numpy(zero_copy_only=False).astype(np.float32, copy=False) for chunk in column.chunks])
 

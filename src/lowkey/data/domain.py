@@ -68,7 +68,8 @@ class Domain:
     """The item catalogue, the rating range, the feedback kind and, if known publicly, how many users to expect.
 
     `items` is a sequence of ids (integers or text, from any array library), or a count for items that are known
-    by their column position alone. The order of `items` is the order of every item-side array in the package.
+    by their column position alone. The order of `items` is the order of every item-side array in the package. Text ids
+    are kept in their one spelling (data/ids.py): without white space around them, in Unicode's normal form C.
     """
 
     __slots__ = ("_expected_users", "_item_ids", "_positional", "_scale")

@@ -24,12 +24,12 @@ from lowkey.data.assemble import group_by_user
 from lowkey.data.columns import (
     ColumnNames,
     catalogue_positions,
-    check_columns,
     check_known,
     read_values,
     refuse_foreign_items,
     refuse_no_rows,
     settle,
+    tidy_columns,
 )
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import second_keys, user_keys
@@ -108,7 +108,7 @@ def stored_rows(
 
     def numbered() -> Any:
         for table in _watched(batches, progress):
-            check_columns(table, names)
+            tidy_columns(table, names)
             items = catalogue_positions(table[names.item], domain)
             check_known(items, names, unknown_items)
             yield table[names.user], items, read_values(table, names)
@@ -129,7 +129,7 @@ def stored_uncatalogued(
 
     def numbered() -> Any:
         for table in _watched(batches, progress):
-            check_columns(table, names)
+            tidy_columns(table, names)
             column = table[names.item]
             ids = pc.unique(column)
             ids = ids.dictionary.take(ids.indices) if pa.types.is_dictionary(ids.type) else ids

@@ -4,9 +4,6 @@ Columns are named, never guessed. Formats without a header have the names their 
 columns come as Arrow dictionaries: each distinct id is held once, however long.
 """
 
-# pyright: reportAttributeAccessIssue=false
-# (pyarrow.compute makes its functions when it is imported)
-
 from __future__ import annotations
 
 import csv
@@ -15,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -175,7 +171,7 @@ def _read_text(path: Path, layout: TextFormat, names: ColumnNames, item_kind: pa
         try_=f"the right delimiter and column names, and {EXCHANGED}",
     )
     table = without_values(lambda: _parse_text(path, layout, types), wrong)
-    return {name: _trimmed(table.column(stored[name])) for name in names.as_list()}
+    return {name: table.column(stored[name]) for name in names.as_list()}
 
 
 def _parse_text(path: Path, layout: TextFormat, types: dict[str, pa.DataType]) -> pa.Table:
@@ -222,15 +218,3 @@ def _first_line(path: Path, layout: TextFormat) -> list[str]:
     line = start.splitlines()[:1]
     quoting = csv.QUOTE_MINIMAL if layout.quotes else csv.QUOTE_NONE
     return next(csv.reader(line, delimiter=layout.delimiter, quoting=quoting), [])
-
-
-def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text ids without blanks around them: 'ann' and ' ann' are one person, not two."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    pieces = []
-    for piece in column.chunks:
-        trimmed = pc.utf8_trim_whitespace(piece.dictionary)
-        encoded = pc.dictionary_encode(trimmed)
-        pieces.append(pa.DictionaryArray.from_arrays(encoded.indices.take(piece.indices), encoded.dictionary))
-    return pa.chunked_array(pieces, type=column.type)

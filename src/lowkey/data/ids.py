@@ -1,14 +1,25 @@
-"""Vault room: ids of items and users as Arrow arrays, and the key of a user.
+"""Vault room: ids of items and users as Arrow arrays, what makes two of them the same, and the key of a user.
 
 Ids are integers or text, in whatever container the caller has. Everything else (floats that pandas made out of
-integers with gaps, dates, booleans, mixtures) is refused: two spellings of one id would split one person in two.
+integers with gaps, dates, booleans, mixtures) is refused. One rule holds for users and items, in every reader, in a
+catalogue and in a history, as two spellings of one id would split one person in two:
+
+- Text is brought to Unicode's normal form C, and white space around it is cut off. What is equal then is one id: one user,
+  one item; in a catalogue a repeat, which is refused. What is empty then is missing, and refused as such.
+- Nothing else is folded: "Ann" and "ann", "07" and "7" are two.
+- An integer is the same id as its plain decimal text: 7 is "7". Text files hold no types, so users are text there, and
+  items are numbers exactly if the catalogue's ids are (then "07" is read as 7).
 """
+
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow.compute makes its functions when it is imported)
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lowkey.errors import InputError, refuse, without_values
+
+PLAIN_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # as an integer is written, and fits in 64 bits
+LONG_NUMBER = re.compile(r"-?[1-9][0-9]{18,19}", re.ASCII)  # as an integer is written, and may fit
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -29,6 +43,11 @@ def is_integer(kind: pa.DataType) -> bool:
 def plain_values(kind: pa.DataType) -> pa.DataType:
     """The type of the values: that of the dictionary for categorical columns, else the type itself."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def kind_word(kind: pa.DataType) -> str:
+    """The name of a type without its details: the fields of a struct and the digits of a decimal come from cells."""
+    return re.split(r"[\[(<]", str(kind), maxsplit=1)[0]
 
 
 def id_array(ids: Any, what: str) -> pa.Array:
@@ -45,9 +64,26 @@ def id_array(ids: Any, what: str) -> pa.Array:
     if not (is_integer(array.type) or is_text(array.type)):
         raise bad_kind
     if array.null_count:
-        refuse(what, got="missing values", needed="an id everywhere", try_="dropping the rows without one")
+        refuse_missing(what)
+    if not is_text(array.type):
+        return array
     # Arrow has no look-up and no selection for string views yet; polars hands them out.
-    return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
+    tidy = tidy_text(array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array, what)
+    if pc.any(pc.equal(tidy, "")).as_py():
+        refuse_missing(what)
+    return tidy
+
+
+def tidy_text(texts: pa.Array, what: str) -> pa.Array:
+    """Text ids in their one spelling. (A part of a text in normal form C is in that form too.)"""
+    no_text = InputError(
+        what=what, got="bytes that are no text", needed="text in UTF-8", try_="reading it in its own encoding first"
+    )
+    return without_values(lambda: pc.utf8_trim_whitespace(pc.utf8_normalize(texts, form="NFC")), no_text)
+
+
+def refuse_missing(what: str) -> NoReturn:
+    refuse(what, got="missing values", needed="a value in every row", try_="dropping those rows")
 
 
 def comparable(ids: pa.Array | pa.ChunkedArray, catalogue: pa.Array) -> tuple[Any, pa.Array]:
@@ -69,28 +105,37 @@ def user_keys(ids: pa.Array) -> npt.NDArray[np.uint64]:
     """One 64-bit key per user, a function of the user's id alone.
 
     Per-user draws are keyed by it: were they read from a stream by row number, one user leaving would shift
-    them for everybody after. Integers go through splitmix64 (a bijection, so keys are distinct), text through
-    blake2b (64 bits: a collision among 10 million users has a chance of about 3e-6, and would make two users
-    share their draws, nothing else).
+    them for everybody after. Integers, also in plain decimal text, go through splitmix64 (a bijection, so keys are
+    distinct), other text through blake2b (64 bits: a collision among 10 million users has a chance of about 3e-6, and
+    would make two users share their draws, nothing else).
     """
     if is_integer(ids.type):
         numbers = ids.to_numpy(zero_copy_only=False)
         wide = numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64)
         return splitmix64(wide.view(np.uint64))
-    return _digests(ids, b"lowkey-user")
+    number = pc.match_substring_regex(ids, PLAIN_NUMBER)
+    is_number = number.to_numpy(zero_copy_only=False)
+    keys = np.empty(len(ids), np.uint64)
+    keys[is_number] = splitmix64(ids.filter(number).cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64))
+    keys[~is_number] = [_text_key(text) for text in ids.filter(pc.invert(number)).to_pylist()]
+    return keys
 
 
 def second_keys(ids: pa.Array) -> npt.NDArray[np.uint64]:
     """Another 64 bits, to tell apart people whose ids are text and whose first keys collide; 0 where none can."""
     if is_integer(ids.type):
         return np.zeros(len(ids), np.uint64)
-    return _digests(ids, b"lowkey-second")
+    return np.array([_digest(text, b"lowkey-second") for text in ids.to_pylist()], np.uint64)
 
 
-def _digests(ids: pa.Array, purpose: bytes) -> npt.NDArray[np.uint64]:
-    texts = ids.to_pylist()
-    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8, person=purpose).digest() for text in texts)
-    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+def _text_key(text: str) -> int:
+    if LONG_NUMBER.fullmatch(text) and -(2**63) <= int(text) < 2**64:  # what an integer column can hold
+        return int(splitmix64(np.array([int(text) % 2**64], np.uint64))[0])
+    return _digest(text, b"lowkey-user")
+
+
+def _digest(text: str, purpose: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=purpose).digest(), "little")
 
 
 def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

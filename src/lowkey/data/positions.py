@@ -73,11 +73,20 @@ class Positions:
 
     @cached_property
     def _by_key(self) -> npt.NDArray[np.int64]:
-        return np.argsort(self._keys)
+        return np.argsort(self._keys, kind="stable")
+
+    @cached_property
+    def keys_differ(self) -> bool:
+        """Whether no two users with cells share a key. If some do, `slots` needs these in one block."""
+        keys = self._keys[np.diff(self._offsets) > 0]
+        return len(np.unique(keys)) == len(keys)
 
     def slots(self, block: Block) -> npt.NDArray[np.int64]:
-        """The slot of every entry of a block, -1 if left out. A user is found by key, not by place in the data."""
-        rows = self._by_key[np.searchsorted(self._keys, block.keys, sorter=self._by_key) % max(1, self.n_users)]
+        """The slot of every entry of a block, -1 if left out.
+
+        A user is found by key, not by place in the data; users who share a key, in the order in which they stand.
+        """
+        rows = self._rows_of(block)
         starts = self._offsets[rows]
         counts = np.diff(block.offsets)
         entries = np.repeat(starts - block.offsets[:-1], counts) + np.arange(block.offsets[-1])
@@ -87,3 +96,15 @@ class Positions:
         if not same or not np.array_equal(self._keys[rows], block.keys):
             raise TypeError("the positions are those of other data: take Positions.of the ratings that are swept")
         return self._slots[entries]
+
+    def _rows_of(self, block: Block) -> npt.NDArray[np.int64]:
+        order = np.argsort(block.keys, kind="stable")
+        ranked, known = block.keys[order], self._keys[self._by_key]
+        nth = np.empty(len(order), np.int64)  # how many users before this one in the block have the same key
+        nth[order] = np.arange(len(order)) - np.searchsorted(ranked, ranked)
+        here, there = (
+            np.searchsorted(keys, block.keys, "right") - np.searchsorted(keys, block.keys) for keys in (ranked, known)
+        )
+        if np.any((here != there) & (np.diff(block.offsets) > 0)):
+            raise TypeError("users who share a key are not all in this block: LocalEngine(block_size=n_users)")
+        return self._by_key[np.minimum(np.searchsorted(known, block.keys) + nth, self.n_users - 1)]

@@ -17,9 +17,9 @@ import scipy.sparse
 
 from lowkey.data.assemble import check_duplicates_word, check_values, tidy_rows
 from lowkey.data.domain import Domain
-from lowkey.data.ids import splitmix64
+from lowkey.data.row_keys import row_keys
 from lowkey.data.rows import Block, HeldRows, Rows
-from lowkey.errors import refuse
+from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
 
 __all__ = ["Block", "Ratings", "as_ratings"]
@@ -49,6 +49,7 @@ class Ratings(Closed):
         return ratings
 
     @classmethod
+    @quotes_nobody
     def from_csr(
         cls,
         csr: Any,
@@ -59,8 +60,8 @@ class Ratings(Closed):
         """Rows of a SciPy CSR matrix: row = user, column = catalogue position.
 
         Every stored entry counts as observed, also an explicit zero; for binary feedback each becomes 1. A user
-        without entries is fine. Without `keys` a user's id is the row number; then the neighbour of a data set is
-        the one with that row emptied, and removing the row instead would give other users another key.
+        without entries is fine. What is drawn for a user is drawn by a key: give `keys` made from the users' ids, or
+        leave them out, and a user's key is made from the items of the own row (data/row_keys.py).
         """
         check_duplicates_word(duplicates)
         what = "CSR matrix"
@@ -77,14 +78,15 @@ class Ratings(Closed):
         offsets, items, values = tidy_rows(offsets, items, values, duplicates, what)
         if values is not None and duplicates == "sum":
             check_values(values, domain.scale, what)
-        return cls(domain, offsets, items, values, _checked_keys(keys, len(offsets) - 1))
+        users = row_keys(offsets, items) if keys is None else _checked_keys(keys, len(offsets) - 1)
+        return cls(domain, offsets, items, values, users)
 
     @property
     def domain(self) -> Domain:
         return self._domain
 
-    def blocks(self, max_users: int) -> Iterator[Block]:
-        """The rows as blocks of at most `max_users` whole users, in order. For engines only: blocks are bare."""
+    def _open_blocks(self, max_users: int) -> Iterator[Block]:
+        """The bare rows as blocks of at most `max_users` whole users, in order. For engines only, as `_open_rows`."""
         return self._rows.blocks(max_users)
 
     def _open_rows(self) -> Rows:
@@ -187,15 +189,13 @@ def _as_float32(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         return np.array(values, dtype=np.float32)
 
 
-def _checked_keys(keys: npt.NDArray[np.uint64] | None, n_users: int) -> npt.NDArray[np.uint64]:
-    if keys is None:
-        return splitmix64(np.arange(n_users, dtype=np.uint64))
+def _checked_keys(keys: npt.NDArray[np.uint64], n_users: int) -> npt.NDArray[np.uint64]:
     checked = np.array(keys)
-    if checked.dtype != np.uint64 or checked.shape != (n_users,) or len(np.unique(checked)) != n_users:
+    if checked.dtype != np.uint64 or checked.shape != (n_users,):
         refuse(
             "keys",
             got="something else",
-            needed="a uint64 array with one distinct key per row",
+            needed="a uint64 array with one key per row, made from that user's id alone",
             try_="lowkey.data.ids.user_keys(ids)",
         )
     return checked

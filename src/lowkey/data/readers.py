@@ -28,9 +28,10 @@ from lowkey.data.ids import id_array, is_text
 from lowkey.data.ratings import Ratings
 from lowkey.data.scratch import Scratch, kept_if_done, scratch_place
 from lowkey.data.uncatalogued import UncataloguedRatings
-from lowkey.errors import InputError, refuse, without_values
+from lowkey.errors import InputError, quotes_nobody, refuse, without_values
 
 
+@quotes_nobody
 def read_ratings(
     path: Any,
     domain: Domain,
@@ -68,6 +69,7 @@ def read_ratings(
     return to_ratings(table, names, domain, duplicates, unknown_items)
 
 
+@quotes_nobody
 def from_frame(
     frame: Any,
     domain: Domain,
@@ -85,6 +87,7 @@ def from_frame(
     return to_ratings(_frame_columns(frame, names), names, domain, duplicates, unknown_items)
 
 
+@quotes_nobody
 def read_uncatalogued(
     path: Any,
     *,

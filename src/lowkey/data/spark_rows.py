@@ -32,10 +32,11 @@ from lowkey.data.columns import (
 )
 from lowkey.data.domain import Domain
 from lowkey.data.formats import check_present
+from lowkey.data.ids import tidy_text
 from lowkey.data.ratings import Ratings
 from lowkey.data.rows import Block, HeldRows, Rows
 from lowkey.data.spark_errors import from_words, in_words, on_driver, on_executor
-from lowkey.errors import LowkeyError, refuse
+from lowkey.errors import LowkeyError, quotes_nobody, refuse
 
 BLOCK_USERS = 1 << 14
 CELLS = ("offsets", "items", "ratings", "keys", "state")  # state: what the users keep between passes, if anything
@@ -80,6 +81,7 @@ def _let_go(frame: Any) -> None:
         frame.unpersist()
 
 
+@quotes_nobody
 def from_spark(
     frame: Any,
     domain: Domain,
@@ -114,8 +116,13 @@ def from_spark(
     if count < 1:
         refuse("partitions", got=f"{count}", needed="1 or more", try_="partitions=8")
     columns = [f.col(f"`{name}`") for name in names.as_list()]
+    frame = frame.select(*columns)
+    if frame.schema[names.user].dataType.typeName() == "string":
+        # Before users are dealt out: two spellings of one id must meet in one partition.
+        kinds = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema)  # any may be null
+        frame = frame.mapInArrow(on_executor(TidyUsers(names.user)), kinds)
     # With the number given, Spark neither merges nor splits the partitions; `place` lets every task make sure of it.
-    met = frame.select(*columns).repartition(count, columns[0])
+    met = frame.repartition(count, columns[0])
     met = met.withColumn("lowkey place", f.pmod(f.hash(columns[0]), f.lit(count)))
     blocks = met.mapInArrow(on_executor(GroupByUser(names, domain, duplicates, unknown_items)), BLOCK_COLUMNS).persist()
     rows = SparkRows(blocks, count)
@@ -142,6 +149,20 @@ def check_told_apart(names: ColumnNames, frame: Any) -> None:
             needed="each name once",
             try_="renaming one",
         )
+
+
+@dataclass(frozen=True)
+class TidyUsers:
+    """On an executor: users' text ids in their one spelling, and none where nothing is left of one."""
+
+    user: str
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            at = batch.schema.get_field_index(self.user)
+            ids = tidy_text(batch.column(at), f"column {self.user!r}")
+            ids = pc.if_else(pc.equal(ids, ""), pa.scalar(None, ids.type), ids)
+            yield batch.set_column(at, batch.schema.field(at), ids)
 
 
 @dataclass(frozen=True)

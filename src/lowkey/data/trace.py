@@ -145,8 +145,8 @@ class TraceRecords(Closed):
         self._measurements, self._responses = measurements, frozen(responses)
         self.n_records, self.shape = len(responses), measurements.shape
 
-    def blocks(self, max_records: int) -> Iterator[RecordBlock]:
-        """Blocks of at most ``max_records`` records, in order. For engines only: blocks are bare."""
+    def _open_blocks(self, max_records: int) -> Iterator[RecordBlock]:
+        """The bare records in blocks of at most ``max_records``, in order. For engines only."""
         for first in range(0, self.n_records, max_records):
             part = slice(first, min(first + max_records, self.n_records))
             yield RecordBlock(self._measurements[part], self._responses[part], first)

@@ -44,18 +44,9 @@ class UncataloguedRatings(Closed):
         ratings._scale, ratings._item_ids, ratings._rows = scale, item_ids, rows
         return ratings
 
-    def blocks(self, max_users: int) -> Iterator[Block]:
-        """The rows as blocks of at most `max_users` whole users. For the kernel that counts: blocks are bare."""
-        return self._rows.blocks(max_users)
-
     @property
     def scale(self) -> Scale:
         return self._scale
-
-    @property
-    def n_codes(self) -> int:
-        """How many items occur. Private: for the kernel that counts, never for a message or a shape."""
-        return len(self._item_ids)
 
     def with_items(self, ids: Any, *, expected_users: int | None = None) -> Ratings:
         """The rows over the items in `ids`, which must be public by now; all other entries are left out.
@@ -69,6 +60,10 @@ class UncataloguedRatings(Closed):
     def _public_facts(self) -> str:
         return f"private catalogue, {self._scale}"
 
+    def _open_blocks(self, max_users: int) -> Iterator[Block]:
+        """The bare rows over the codes. For the private selection only; an architecture test lists the callers."""
+        return self._rows.blocks(max_users)
+
     def _open_ids(self) -> pa.Array:
-        """The ids of the codes. For the private selection only; an architecture test lists the callers."""
+        """The ids of the codes, as many as items occur. For the private selection only, as `_open_blocks`."""
         return self._item_ids

@@ -11,7 +11,7 @@ import numpy as np
 from numba import get_num_threads, set_num_threads
 from threadpoolctl import threadpool_limits
 
-from lowkey.kernels.sweep import Public, Sums, Sweep, UnboundSweep
+from lowkey.kernels.sweep import Sums, Sweep
 from lowkey.privacy.sums import Statistic, Unreleased
 
 EXACT = 2**53  # float64 holds every integer up to here
@@ -21,9 +21,7 @@ class Engine(ABC):
     """Runs sweeps over private data. What it returns is closed; nothing else leaves it."""
 
     @abstractmethod
-    def sweep(
-        self, sweep: Sweep | UnboundSweep, data: Any, local: Any = None, public: Public | None = None
-    ) -> tuple[dict[str, Unreleased], Any]:
+    def sweep(self, sweep: Sweep, data: Any, local: Any = None) -> tuple[dict[str, Unreleased], Any]:
         """One pass over all users: the closed sums by name, and the users' new local state, closed too.
 
         The sums are the same to the bit for every engine and every way of cutting the data: contributions are whole
@@ -57,8 +55,3 @@ def kernel_threads(count: int) -> Generator[None]:
             yield
     finally:
         set_num_threads(before)
-
-
-def bound(sweep: Sweep | UnboundSweep, public: Public | None) -> Sweep:
-    """Transitional: a sweep that holds its public inputs."""
-    return sweep.bound({} if public is None else dict(public)) if isinstance(sweep, UnboundSweep) else sweep

@@ -11,9 +11,9 @@ import numpy as np
 from numba import get_num_threads
 
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine, block_users, bound, check_kept, kernel_threads, no_sums
+from lowkey.engines.base import Engine, block_users, check_kept, kernel_threads, no_sums
 from lowkey.errors import ClosedError, InputError
-from lowkey.kernels.sweep import Public, Sweep, UnboundSweep
+from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.sums import Unreleased
 
 
@@ -69,14 +69,14 @@ class LocalEngine(Engine):
         self.block_size = block_size
 
     def sweep(
-        self, sweep: Sweep | UnboundSweep, data: Ratings, local: LocalState | None = None, public: Public | None = None
+        self, sweep: Sweep, data: Ratings, local: LocalState | None = None
     ) -> tuple[dict[str, Unreleased], LocalState]:
-        sweep = bound(sweep, public)
         statistics = sweep.statistics
         sums, users = no_sums(statistics), block_users(statistics, self.block_size)
         state = LocalState(users, data._open_rows().state_folder() if sweep.keeps_state else None)
         with kernel_threads(self.n_jobs):
-            for i, block in enumerate(data.blocks(users)):
+            blocks = [data._open_rows().whole()] if sweep.needs_everyone else data._open_blocks(users)
+            for i, block in enumerate(blocks):
                 kept = sweep.run(block, local.of_block(i, users) if local else None, sums)
                 check_kept(sweep, kept)
                 state.keep(kept)

@@ -20,10 +20,10 @@ import numpy as np
 from lowkey.data.ratings import Ratings
 from lowkey.data.spark_errors import on_driver, on_executor
 from lowkey.data.spark_rows import SparkRows
-from lowkey.engines.base import Engine, bound, no_sums
+from lowkey.engines.base import Engine, no_sums
 from lowkey.engines.spark_tasks import CARRIED_COLUMNS, CHUNK_COLUMNS, SweepTask, add_chunks, chunks_in, pieces_of
 from lowkey.errors import ClosedError, refuse
-from lowkey.kernels.sweep import Public, Sums, Sweep, UnboundSweep
+from lowkey.kernels.sweep import Sums, Sweep
 from lowkey.privacy.sums import Statistic, Unreleased
 
 CHUNK = 1 << 17  # coordinates: 1 MB
@@ -68,9 +68,8 @@ class SparkEngine(Engine):
         self.spark, self.chunk = spark, chunk
 
     def sweep(
-        self, sweep: Sweep | UnboundSweep, data: Ratings, local: SparkState | None = None, public: Public | None = None
+        self, sweep: Sweep, data: Ratings, local: SparkState | None = None
     ) -> tuple[dict[str, Unreleased], SparkState | None]:
-        sweep = bound(sweep, public)
         rows = data._open_rows()
         if not isinstance(rows, SparkRows):
             refuse(
@@ -79,6 +78,8 @@ class SparkEngine(Engine):
                 needed="a Spark DataFrame",
                 try_="lk.from_spark(frame, domain, user=…, item=…, rating=…), or LocalEngine() for these",
             )
+        if sweep.needs_everyone:
+            refuse("SparkEngine", got="a pass over all users at once", needed="a sum over users", try_="LocalEngine()")
         statistics = sweep.statistics
         blocks = rows._open_frame() if local is None else local._blocks()
         shared = self.spark.sparkContext.broadcast(sweep)

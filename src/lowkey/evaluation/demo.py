@@ -34,6 +34,7 @@ def demo(
     """
     screen = Screen(quiet)
     with screen.working("Starting (the first time, some code is compiled)"):
+        from lowkey.privacy.price import at_most
         from lowkey.release import verify
 
     release = _place(out)
@@ -45,11 +46,10 @@ def demo(
     with screen.working("Writing and checking the release"):
         private.release(release)
         checks = verify(release)
-    from lowkey.report.attack import describe_attack, statement
-
-    attack = describe_attack(private.ledger_.spent(), guarantee.mu, guarantee.epsilon, guarantee.delta, guarantee.unit)
-    screen.say(f"The guarantee (epsilon = {guarantee.epsilon:.4g}, delta = {guarantee.delta:g}) in plain words:", "bold")
-    screen.say(f"  {statement(attack, guarantee.unit)}\n")
+    screen.say(
+        f"The guarantee (epsilon = {at_most(guarantee.epsilon, 4)}, delta = {guarantee.delta:g}) in plain words:", "bold"
+    )
+    screen.say(f"  {guarantee.sentence()}\n")
     _show_visit(private, out, screen)
     good = sum(check.ok for check in checks)
     screen.say(f"The release is in {release}/: {good} of its {len(checks)} claims hold, checked without the data.", "bold")
@@ -107,7 +107,8 @@ def _compare(ratings: Ratings, seed: int, screen: Screen) -> Recommender:
     from lowkey.evaluation.commands import show_figures
     from lowkey.evaluation.protocol import evaluate
     from lowkey.evaluation.splits import hold_out_users
-    from lowkey.methods.registry import default_method, estimator
+    from lowkey.methods.choice import default_method
+    from lowkey.methods.registry import estimator
 
     split = hold_out_users(ratings, 0.1, seed=seed)
     private: Any = estimator(default_method(ratings.domain, EPSILON, DELTA))

@@ -27,33 +27,45 @@ BLOCK_USERS = 1 << 15
 _scrambled = njit(cache=True, nogil=True)(splitmix64)
 
 
-def holders_statistic(max_catalogue: int) -> Statistic:
+def holders_statistic(max_items: int, max_catalogue: int) -> Statistic:
     """What is summed, without its private number of keys.
 
     A user with m items adds w = 1/sqrt(min(m, max_items)) to at most max_items of them: a non-negative vector of norm
-    at most 1. Which ones are taken depends on the user's key and on the items' ids alone. An item's *code* would not do
-    as the key of an item: it is a rank among all items that occur, so one user who leaves would shift it for all others.
+    at most 1. An item that nobody adds to is no key of the histogram, so a user brings at most max_items keys. Which ones
+    depends on the user's key and on the items' ids alone. An item's *code* would not do as the key of an item: it is a
+    rank among all items that occur, so one user who leaves would shift it for all others.
     """
-    return Statistic("catalogue", (max_catalogue,), Grid.for_bound(1.0, BITS), Sensitivity.of_acute_vectors(1.0), 1 << BITS)
+    return Statistic(
+        "catalogue",
+        (max_catalogue,),
+        Grid.for_bound(1.0, BITS),
+        Sensitivity.of_acute_vectors(1.0),
+        1 << BITS,
+        max_keys=max_items,
+    )
 
 
-def count_holders(rows: UncataloguedRatings, max_items: int, max_catalogue: int) -> UnreleasedHistogram:
-    """The weighted number of users who hold each item, closed together with the items' ids."""
-    statistic = holders_statistic(max_catalogue)
-    if rows.n_codes > max_catalogue:
+def count_holders(rows: UncataloguedRatings, statistic: Statistic) -> UnreleasedHistogram:
+    """The weighted number of users who hold each item, closed together with the ids of the items that were counted.
+
+    Both caps, on a user's items and on the catalogue, are those of the statistic.
+    """
+    max_items, max_catalogue = statistic.max_keys, statistic.size
+    ids = rows._open_ids()  # pyright: ignore[reportPrivateUsage]  # closed again below, together with the sums
+    if len(ids) > max_catalogue:
         refuse(
             "a private catalogue",
             got="more different items than its public cap",
             needed=f"at most {max_catalogue}",
             try_="a larger max_catalogue",
         )
-    ids = rows._open_ids()  # pyright: ignore[reportPrivateUsage]  # closed again below, together with the sums
     item_keys = user_keys(ids)
-    units = np.zeros(rows.n_codes, np.int64)
-    for block in rows.blocks(BLOCK_USERS):
+    units = np.zeros(len(ids), np.int64)
+    for block in rows._open_blocks(BLOCK_USERS):  # pyright: ignore[reportPrivateUsage]
         _add_holders(block.offsets, block.items, block.keys, item_keys, max_items, statistic.grid.step, units)
-    keys: NDArray[Any] = np.asarray(ids.to_numpy(zero_copy_only=False))
-    return UnreleasedHistogram(statistic, units, keys)
+    counted = np.flatnonzero(units)
+    keys: NDArray[Any] = np.asarray(ids.take(counted).to_numpy(zero_copy_only=False))
+    return UnreleasedHistogram(statistic, units[counted], keys)
 
 
 @njit(cache=True, nogil=True)

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Block
 from lowkey.errors import InputError
-from lowkey.kernels.sweep import Local, Public, Sums
-from lowkey.kernels.sweep import UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.links import FlippedSignLoss, Link
 from lowkey.linalg.spectral_gradient import Problem, minimise
 from lowkey.privacy.grid import HAIR, Grid
@@ -37,25 +36,30 @@ BITS = 30
 Norm = Literal["l1", "l2"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SignSweep(Sweep):
     """What the four share: stars become signs at a public threshold, and land in the slots of the user's cells."""
 
+    positions: Positions  # who rated what: public here
     threshold: float
     signs: int = 1
     unit: Literal["rating", "user"] = "rating"
     norm: Norm = "l1"
 
-    def placed(self, block: Block, public: Public) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    @property
+    def needs_everyone(self) -> bool:
+        """Users who share a key are told apart by their order, which a block alone does not show."""
+        return not self.positions.keys_differ
+
+    def placed(self, block: Block) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The slots of a block's kept entries, and their signs."""
-        positions: Positions = public["positions"]
-        if self.unit == "user" and positions.counts.max(initial=0) > self.signs:
+        if self.unit == "user" and self.positions.counts.max(initial=0) > self.signs:
             raise TypeError("a user has more slots than the sensitivity was written for: Positions.capped")
-        slots = positions.slots(block)
+        slots = self.positions.slots(block)
         kept = slots >= 0
         return slots[kept], np.where(block.values[kept] > self.threshold, 1.0, -1.0)
 
-    def per_slot(self, name: str, public: Public, grid: Grid, shift: float, peak_units: int) -> tuple[Statistic, ...]:
+    def per_slot(self, name: str, grid: Grid, shift: float, peak_units: int) -> tuple[Statistic, ...]:
         """A vector with one coordinate per slot, each of which moves by at most ``shift`` when its sign flips.
 
         At most ``signs`` coordinates move: by signs * shift in the L1 norm, by sqrt(signs) * shift in the L2 norm.
@@ -63,36 +67,38 @@ class SignSweep(Sweep):
         """
         moved = shift * (self.signs if self.norm == "l1" else math.sqrt(self.signs))
         bound = Sensitivity(moved, moved, self.norm)
-        return (Statistic(name, (len(public["positions"].cells),), grid, bound, peak_units),)
+        return (Statistic(name, (len(self.positions.cells),), grid, bound, peak_units),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Signs(SignSweep):
     """The signs themselves, for randomized response. A flip moves a coordinate from -1 to 1, that is by 2."""
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        return self.per_slot("signs", public, Grid(0), 2.0, 1)
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return self.per_slot("signs", Grid(0), 2.0, 1)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        slots, signs = self.placed(block, public)
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        slots, signs = self.placed(block)
         sums["signs"][slots] += signs.astype(np.int64)
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Responses(SignSweep):
     """b = (1 + Y)/2, which is 0 or 1: a flip moves a coordinate by 1."""
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        return self.per_slot("responses", public, Grid(0), 1.0, 1)
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return self.per_slot("responses", Grid(0), 1.0, 1)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        slots, signs = self.placed(block, public)
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        slots, signs = self.placed(block)
         sums["responses"][slots] += (signs > 0.0).astype(np.int64)
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ClampedGradient(SignSweep):
     """The derivative of every term at the public scores x, clamped to +-C: -s(x) for a like and s(-x) for a dislike.
 
@@ -103,15 +109,17 @@ class ClampedGradient(SignSweep):
     link: Link
     gradient_bound: float
     entry_bound: float
+    scores: NDArray[np.float64]  # x, one per slot
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         shift = min(2.0 * self.gradient_bound, self.link.steepness(self.entry_bound) * (1.0 + HAIR))
         grid = Grid.for_bound(self.gradient_bound, BITS)
-        return self.per_slot("gradient", public, grid, shift, 1 << BITS)
+        return self.per_slot("gradient", grid, shift, 1 << BITS)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        slots, signs = self.placed(block, public)
-        sums["gradient"][slots] += self.contributions(signs, public["scores"][slots])
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        slots, signs = self.placed(block)
+        sums["gradient"][slots] += self.contributions(signs, self.scores[slots])
         return None
 
     def contributions(self, signs: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -122,7 +130,7 @@ class ClampedGradient(SignSweep):
         return np.trunc(gradient / Grid.for_bound(self.gradient_bound, BITS).step).astype(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Minimiser(SignSweep):
     """The minimiser of the likelihood plus ridge/2 |X|^2, solved to a certified distance of the true one.
 
@@ -139,6 +147,10 @@ class Minimiser(SignSweep):
     ridge: float
     max_iter: int = 2000
 
+    @property
+    def needs_everyone(self) -> bool:
+        return True  # a minimiser is no sum over users
+
     def shift(self, shape: tuple[int, int]) -> float:
         """How far ``signs`` flips can move the exact minimiser, in Frobenius norm."""
         steep, least = self.link.steepness(self.entry_bound), self.link.least_curvature(self.entry_bound)
@@ -153,8 +165,9 @@ class Minimiser(SignSweep):
         """The certified distance of a run to its minimiser: a twentieth of the shift."""
         return 0.05 * self.shift(shape)
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        shape = public["positions"].shape
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        shape = self.positions.shape
         grid = Grid.for_bound(self.entry_bound, BITS)
         size = shape[0] * shape[1]
         moved = self.shift(shape) + 2.0 * self.slack(shape) + 2.0 * grid.step * math.sqrt(size)
@@ -162,11 +175,9 @@ class Minimiser(SignSweep):
             moved *= math.sqrt(size)  # Cauchy-Schwarz
         return (Statistic("minimiser", shape, grid, Sensitivity(moved, moved, self.norm), 1 << BITS),)
 
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local:
-        positions: Positions = public["positions"]
-        if len(block.keys) != positions.n_users:
-            raise TypeError("the minimiser needs all users in one block: LocalEngine(block_size=n_users)")
-        slots, signs = self.placed(block, public)
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        positions = self.positions
+        slots, signs = self.placed(block)
         ordered = np.empty(len(positions.cells))
         ordered[slots] = signs
         sums["minimiser"] += self.solution(positions.shape, positions.cells, ordered)
@@ -189,26 +200,3 @@ class Minimiser(SignSweep):
 
     def to_units(self, matrix: NDArray[np.float64]) -> NDArray[np.int64]:
         return np.trunc(matrix / Grid.for_bound(self.entry_bound, BITS).step).astype(np.int64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishedMinimiser(Minimiser):
-    """As published: no ridge, no certificate. The paper's 2 alpha bounds one entry, not their sum.
-
-    What does bound the sum, for any two data sets: |X - X'|_1 <= 2 alpha size, and <= sqrt(size) 2 radius, as
-    |X|_1 <= sqrt(size) |X|_F and |X|_F <= |X|_*.
-    """
-
-    ridge: float = 0.0
-    tol: float = 1e-3
-
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
-        shape = public["positions"].shape
-        size = shape[0] * shape[1]
-        moved = 2.0 * min(self.entry_bound * size, self.radius * math.sqrt(size)) * (1.0 + HAIR)
-        grid = Grid.for_bound(self.entry_bound, BITS)
-        return (Statistic("minimiser", shape, grid, Sensitivity(moved, moved, "l1"), 1 << BITS),)
-
-    def solution(self, shape: tuple[int, int], cells: NDArray[np.int64], signs: NDArray[np.float64]) -> NDArray[np.int64]:
-        problem = Problem(shape, cells, FlippedSignLoss(self.link, signs), self.radius, self.entry_bound)
-        return self.to_units(minimise(problem, tol=self.tol, max_iter=self.max_iter, svd_tol=1e-3).matrix)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +11,6 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.privacy.sums import Statistic
 
-Public = Mapping[str, Any]  # released arrays and public numbers
 Sums = dict[str, NDArray[np.int64]]
 Local = Any  # what users keep for themselves between passes, held closed by the engine: an array, one row per user
 
@@ -33,41 +30,14 @@ class Sweep(ABC):
     def statistics(self) -> tuple[Statistic, ...]:
         """What is summed: names, shapes, grids and sensitivities. Public facts only."""
 
+    @property
+    def needs_everyone(self) -> bool:
+        """Whether all users must be in one block; only where their number is public."""
+        return False
+
     @abstractmethod
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         """Add the contributions of a block of whole users to ``sums``, in grid units; return the block's local state.
 
         A user's contribution depends on that user's row, key and local state and on the fields, never on the block.
         """
-
-
-class UnboundSweep(ABC):
-    """Transitional: a sweep that is told its public inputs with every call."""
-
-    keeps_state: ClassVar[bool] = False
-
-    @abstractmethod
-    def statistics(self, public: Public) -> tuple[Statistic, ...]: ...
-
-    @abstractmethod
-    def run(self, block: Block, local: Local, public: Public, sums: Sums) -> Local: ...
-
-    def bound(self, public: Public) -> Sweep:
-        return _KeepingSweep(self, public) if self.keeps_state else _BoundSweep(self, public)
-
-
-@dataclass(frozen=True, eq=False)
-class _BoundSweep(Sweep):
-    unbound: UnboundSweep
-    public: Public
-
-    @property
-    def statistics(self) -> tuple[Statistic, ...]:
-        return self.unbound.statistics(self.public)
-
-    def run(self, block: Block, local: Local, sums: Sums) -> Local:
-        return self.unbound.run(block, local, self.public, sums)
-
-
-class _KeepingSweep(_BoundSweep):
-    keeps_state = True

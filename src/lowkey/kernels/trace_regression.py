@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, Measurements, RecordBlock, SparseMeasurements, frozen
 from lowkey.kernels.bounding import fits, shrink_factor, to_units
-from lowkey.kernels.sweep import Local, Public, Sums
-from lowkey.kernels.sweep import UnboundSweep as Sweep
+from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.lowrank import FixedRank
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
@@ -35,7 +34,7 @@ NO_NORMS = np.zeros(0)
 SUMS_IN_ANY_ORDER = {"reassoc", "contract"}  # lets dot products use vector units; NaN and infinity keep their meaning
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SpectralStart(Sweep):
     """Sum over records of y times the whitened measurement W = mat(Lambda^-1 vec X).
 
@@ -44,36 +43,39 @@ class SpectralStart(Sweep):
     since X is public. A record so large that its norm overflows contributes nothing.
     """
 
+    shape: tuple[int, int]  # of a measurement
+    whitener: Any  # Lambda^-1, public
     response_bound: float
     measurement_bound: float
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         bound = self.response_bound * self.measurement_bound
         grid = Grid.for_bound(bound, BITS)
-        return (Statistic("spectral_start", public["shape"], grid, Sensitivity.of_vectors(bound), 1 << BITS),)
+        return (Statistic("spectral_start", self.shape, grid, Sensitivity.of_vectors(bound), 1 << BITS),)
 
-    def run(self, block: RecordBlock, local: Local, public: Public, sums: Sums) -> Local:  # pyright: ignore[reportIncompatibleMethodOverride]
-        step = self.statistics(public)[0].grid.step
+    def run(self, block: RecordBlock, local: Local, sums: Sums) -> Local:  # pyright: ignore[reportIncompatibleMethodOverride]
+        step = self.statistics[0].grid.step
         bounds = (self.response_bound, self.measurement_bound, 1.0 / step)
         total = sums["spectral_start"].reshape(-1)
         x = block.measurements
-        if isinstance(x, SparseMeasurements) and public["whitener"].scalar is not None:
+        if isinstance(x, SparseMeasurements) and self.whitener.scalar is not None:
             flat = x.rows.astype(np.int64) * x.shape[1] + x.columns
-            whitened = x.values * public["whitener"].scalar
+            whitened = x.values * self.whitener.scalar
             _add_sparse_start(x.offsets, flat, whitened, frozen(block.responses), *bounds, total)
             return None
         records = max(1, DENSE_NUMBERS // total.size)
         for low in range(0, len(x), records):
             part = slice(low, low + records)
-            whitened = public["whitener"].whiten(x[part].dense().reshape(-1, total.size), block.first + low)
-            scale = public["whitener"].scalar or 1.0
+            whitened = self.whitener.whiten(x[part].dense().reshape(-1, total.size), block.first + low)
+            scale = self.whitener.scalar or 1.0
             partial = np.zeros((get_num_threads(), total.size))  # whole numbers below 2^53: exact
             _add_dense_start(frozen(whitened), scale, frozen(block.responses[part]), *bounds, partial)
             total += partial.sum(axis=0).astype(np.int64)
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TangentGradient(Sweep):
     """Sum over records of the residual y - <X, M> times the tangent projection of X at the posted point M.
 
@@ -84,19 +86,21 @@ class TangentGradient(Sweep):
     """
 
     name: str
+    point: FixedRank  # M
     residual_bound: float
     measurement_bound: float
 
-    def statistics(self, public: Public) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         bound = self.residual_bound * self.measurement_bound
         grid = Grid.for_bound(bound, BITS)
-        shape = (public["point"].tangent_size,)
+        shape = (self.point.tangent_size,)
         return (Statistic(self.name, shape, grid, Sensitivity.of_vectors(bound), 1 << BITS),)
 
-    def run(self, block: RecordBlock, local: Local, public: Public, sums: Sums) -> Local:  # pyright: ignore[reportIncompatibleMethodOverride]
-        step = self.statistics(public)[0].grid.step
+    def run(self, block: RecordBlock, local: Local, sums: Sums) -> Local:  # pyright: ignore[reportIncompatibleMethodOverride]
+        step = self.statistics[0].grid.step
         bounds = np.array([self.residual_bound, self.measurement_bound, 1.0 / step])
-        sums[self.name] += _tangent_pass(block.measurements, block.responses, public["point"], bounds, NO_NORMS)
+        sums[self.name] += _tangent_pass(block.measurements, block.responses, self.point, bounds, NO_NORMS)
         return None
 
 
@@ -308,5 +312,9 @@ def _add_record(i, y, along, across, values, left, reflector, dual, bounds, tota
     if not fits(squared, bounds[0] * bounds[1] * bounds[2], 1.0):
         return
     for k in range(rank):
-        total[k * d1 : (k + 1) * d1] += along[k]
-        total[rank * d1 + k * (d2 - rank) : rank * d1 + (k + 1) * (d2 - rank)] += across[k, rank:]
+        part = total[k * d1 : (k + 1) * d1]
+        for j in range(d1):
+            part[j] += along[k, j]
+        part = total[rank * d1 + k * (d2 - rank) : rank * d1 + (k + 1) * (d2 - rank)]
+        for j in range(d2 - rank):
+            part[j] += across[k, rank + j]

@@ -14,7 +14,7 @@ from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings, as_ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
-from lowkey.errors import InputError
+from lowkey.errors import AbsentError, InputError
 from lowkey.methods.constraints import Constraint, check
 from lowkey.methods.curator import Curator
 from lowkey.methods.progress import Step, watched
@@ -22,6 +22,7 @@ from lowkey.model import Model, ModelMethods
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.unit import Unit
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,22 @@ class Released(NamedTuple):
     settings: Mapping[str, Any]
 
 
-class Recommender(ModelMethods, BaseEstimator, ABC):
+class Unscored:
+    """An estimator whose ``score`` is refused, whatever scikit-learn would give it."""
+
+    @property
+    def score(self) -> Any:
+        """Not offered: a score on private data is a release of its own, and so is the choice among several fits."""
+        raise AbsentError(
+            what="a search over hyper-parameters with scores on private data",
+            got=f"{type(self).__name__}.score, as GridSearchCV and cross_val_score use it",
+            needed="a budget for it: every candidate's fit and every score on the same people composes",
+            try_="the defaults, which depend on public facts only, or tuning on public data of a similar kind "
+            "(lowkey.evaluation), whose result costs nothing",
+        )
+
+
+class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
     """A method is settings resolved from public facts, a plan made from them, and a loop that posts exactly that plan.
 
     ``__init__`` only stores. Every fit has a fresh billboard and starts anew; pass a billboard to compose several fits on
@@ -104,12 +120,12 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
 
     def resolve(self, domain: Domain) -> Settings:
         """Every number that a fit on this domain would use, from hyper-parameters and public facts alone."""
-        check(self.get_params(deep=False), {k: v for k, v in self.constraints.items() if k in self.get_params(deep=False)})
+        check(self.get_params(deep=False), self.constraints)
         return self._settings(domain, self._budget())
 
     def plan(self, domain: Domain) -> Plan:
         """Every release of a fit, its noise and its price, from hyper-parameters and public facts alone."""
-        return self._plan(self.resolve(domain))
+        return self.plan_of(self.resolve(domain))
 
     def fit(
         self,
@@ -119,44 +135,61 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
         domain: Domain | None = None,
         engine: Engine | None = None,
         billboard: Billboard | None = None,
+        settings: Settings | None = None,
         progress: bool | Callable[[Step], Any] = False,
     ) -> Self:
         """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``.
 
+        ``settings`` are what ``resolve`` returned for this domain, if that was called before.
         ``progress=True`` shows on a terminal how many of the planned releases are made and the time left; a function
         in its place is told each ``Step``.
         """
+        settings, curator = self._begin(X, y, domain, engine, billboard, settings)
+        with watched(curator.billboard, type(self).__name__, progress):
+            self._keep(settings, self._run(settings, curator), curator)
+        return self
+
+    def _begin(
+        self,
+        X: Any,
+        y: None,
+        domain: Domain | None,
+        engine: Engine | None,
+        billboard: Billboard | None,
+        settings: Settings | None = None,
+    ) -> tuple[Any, Curator]:
+        """The arguments of ``fit`` checked, everything resolved, and the plan announced on the billboard."""
         if y is not None:
             raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
         ratings = as_ratings(X, domain)
-        settings = self._resolved_for(ratings)
+        if settings is None or settings.domain != ratings.domain:
+            settings = self._resolved_for(ratings)
         billboard = billboard if billboard is not None else Billboard()
-        billboard.begin(self._plan(settings))
-        curator = Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
-        with watched(billboard, type(self).__name__, progress):
-            released = self._run(settings, curator)
-        self.model_ = Model(type(self).__name__, *released, ratings.domain, billboard.ledger)
-        return self
+        billboard.begin(self.plan_of(settings))
+        return settings, Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
+
+    def _keep(self, settings: Settings, released: Released, curator: Curator) -> None:
+        self.model_ = Model(type(self).__name__, *released, settings.domain, curator.billboard.ledger)
 
     def _resolved_for(self, ratings: Ratings) -> Settings:
         return self.resolve(ratings.domain)
 
-    def _plan(self, settings: Settings) -> Plan:
-        """The plan of the method's requests at the estimator's epsilon, delta and adjacency."""
+    def plan_of(self, settings: Settings) -> Plan:
+        """The plan of a fit with these settings, as ``resolve`` returns them."""
         domain, budget = settings.domain, settings.budget
         public = (f"the catalogue of {domain.n_items} items, {domain.scale}", "all hyper-parameters")
         if budget.adjacency == "replace-one":
             public = (*public, "the number of users")
-        plan = Plan.calibrated(
+        return Plan.calibrated(
             type(self).__name__,
             self._requests(settings),
             epsilon=budget.epsilon,
             delta=budget.delta,
-            adjacency=budget.adjacency,
+            mu=budget.mu,
+            unit=Unit(neighbours=budget.adjacency),  # pyright: ignore[reportArgumentType]  # it checks
             public=public,
             settings=settings.told(),
         )
-        return plan if self.private else plan.without_noise()
 
     def _budget(self) -> Budget:
         if not self.private:
@@ -168,14 +201,3 @@ class Recommender(ModelMethods, BaseEstimator, ABC):
         assert self.delta is not None
         check_epsilon_delta(self.epsilon, self.delta)
         return Budget(self.epsilon, self.delta, self.adjacency, gaussian_mu(self.epsilon, self.delta))
-
-    @property
-    def score(self) -> Any:
-        """Not offered: a score on private data is a release of its own, and so is the choice among several fits."""
-        raise InputError(
-            what="a search over hyper-parameters with scores on private data",
-            got=f"{type(self).__name__}.score, as GridSearchCV and cross_val_score use it",
-            needed="a budget for it: every candidate's fit and every score on the same people composes",
-            try_="the defaults, which depend on public facts only, or tuning on public data of a similar kind "
-            "(lowkey.evaluation), whose result costs nothing",
-        )

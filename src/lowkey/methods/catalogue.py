@@ -20,6 +20,8 @@ from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.mechanisms import ThresholdedGaussian
 from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.plan import Line, Plan, check_epsilon_delta
+from lowkey.privacy.sums import Statistic
+from lowkey.privacy.unit import Unit
 
 DRAWS = 10**9  # how many noisy numbers the selection and the fit may draw together before their resolution costs more
 
@@ -55,10 +57,13 @@ class PrivateCatalogue:
             refuse("epsilon", got=f"{self.epsilon:g}", needed=f"more than {2.0 * slack:.1g}", try_="epsilon=0.1 or more")
         return gaussian_mu(self.epsilon - 2.0 * slack, left) * (1.0 - 1e-12)
 
+    def _statistic(self) -> Statistic:
+        return holders_statistic(self.max_items, self.max_catalogue)
+
     def plan(self) -> Plan:
         """The one release of the selection."""
         multiplier = 1.0 / (self._mu() * math.sqrt(self.share))
-        std = multiplier * holders_statistic(self.max_catalogue).sensitivity.under(self.adjacency)
+        std = multiplier * self._statistic().sensitivity.under(self.adjacency)
         threshold = selection_threshold(std, self.max_items, self.delta * self.delta_share, adjacency=self.adjacency)
         mechanism = ThresholdedGaussian(multiplier, threshold, self.max_items, self.adjacency)
         note = f"named if the noisy number of holders is above {threshold:.4g}"
@@ -66,7 +71,7 @@ class PrivateCatalogue:
             "PrivateCatalogue",
             (Line("catalogue", mechanism, self.max_catalogue, note=note),),
             self.delta,
-            adjacency=self.adjacency,
+            unit=Unit(neighbours=self.adjacency),
             public=("how the catalogue was selected, and the selected items with their noisy numbers of holders",),
             caveats=("Items that few users hold are not in the catalogue: it was selected from private data.",),
             settings={"max_items": self.max_items, "threshold": threshold},
@@ -81,7 +86,7 @@ class PrivateCatalogue:
         """The ids that may be named, sorted. Post it, then fit on ``rows.with_items(ids)`` with the same billboard."""
         plan = self.plan()
         billboard.begin(plan)
-        ids = np.asarray(billboard.post(count_holders(rows, self.max_items, self.max_catalogue)).keys)
+        ids = np.asarray(billboard.post(count_holders(rows, self._statistic())).keys)
         if len(ids) == 0:
             raise InputError(
                 what="a private catalogue",

@@ -64,9 +64,9 @@ def either(*constraints: Constraint) -> Constraint:
 
 def check(parameters: Mapping[str, Any], constraints: Mapping[str, Constraint]) -> None:
     """Refuse the first hyper-parameter that is not fine. Called once per fit, before anything else."""
-    for name, constraint in constraints.items():
-        if not constraint.allows(parameters[name]):
-            refuse(name, got=repr(parameters[name]), needed=constraint.needed, try_=f"leaving {name} out")
+    for name, value in parameters.items():  # a subclass may have fewer than its table
+        if name in constraints and not constraints[name].allows(value):
+            refuse(name, got=repr(value), needed=constraints[name].needed, try_=f"leaving {name} out")
 
 
 def within_catalogue(name: str, value: int, n_items: int) -> None:

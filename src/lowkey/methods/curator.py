@@ -32,14 +32,14 @@ class Curator:
     """Private data, the engine that sums over it, and the billboard: methods hold this, and never the three."""
 
     def __init__(self, data: Any, engine: Engine, billboard: Billboard) -> None:
-        self._data, self._engine, self._billboard = data, engine, billboard
+        self._data, self._engine, self.billboard = data, engine, billboard
 
     def ask(self, sweep: Sweep, local: Any = None) -> Posts:
         """One pass over all users: everything that it sums, posted, with its noise."""
         sums, kept = self._engine.sweep(sweep, self._data, local)
         stds = self.noise(sweep)
-        return Posts({name: self._billboard.post(unreleased) for name, unreleased in sums.items()}, stds, kept)
+        return Posts({name: self.billboard.post(unreleased) for name, unreleased in sums.items()}, stds, kept)
 
     def noise(self, sweep: Sweep) -> dict[str, float]:
         """How much noise the posts of a sweep will have: public, and known before they are made."""
-        return {statistic.name: self._billboard.noise_std(statistic) for statistic in sweep.statistics}
+        return {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}

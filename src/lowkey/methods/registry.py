@@ -1,16 +1,21 @@
-"""Public room: the methods by the names that the command line knows, and the public rule that chooses one."""
+"""Public room: the methods by name: one line each. The names ``lk.…`` and the command line follow from this table.
+
+Another package registers a method by an entry point of the group ``lowkey.methods``, whose name is the one that the
+command line takes; ``lowkey.testing`` checks it as ours are checked.
+"""
 
 from __future__ import annotations
 
-import math
 from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.methods.base import Recommender
-from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_FACTORS, CROWD_FOR_MOMENTS
-from lowkey.privacy.accounting import gaussian_mu
 
+if TYPE_CHECKING:  # a table of names loads nothing
+    from lowkey.methods.base import Recommender
+
+GROUP = "lowkey.methods"
 PRIVATE = {
     "als": "lowkey.methods.als.method:DPALS",
     "bias": "lowkey.methods.bias.method:DPBias",
@@ -27,27 +32,29 @@ BASELINES = {
     "Popularity": "lowkey.methods.bias.method:Popularity",
     "FrankWolfe": "lowkey.methods.frank_wolfe.method:FrankWolfe",
 }
+TASKS = {  # with units of privacy of their own: not offered where users are protected
+    "one-bit": "lowkey.methods.one_bit.method:DPOneBit",
+    "OneBit": "lowkey.methods.one_bit.method:OneBit",
+    "trace": "lowkey.methods.trace.method:DPTraceRegression",
+    "TraceRegression": "lowkey.methods.trace.method:TraceRegression",
+}
+
+
+def homes() -> dict[str, str]:
+    """The module of every estimator class."""
+    places = [*PRIVATE.values(), *BASELINES.values(), *TASKS.values()]
+    return {name: module for module, _, name in (place.partition(":") for place in places)}
+
+
+def private_methods() -> dict[str, str]:
+    """The private recommenders that the command line offers, those of other packages included."""
+    return {**{entry.name: entry.value for entry in entry_points(group=GROUP)}, **PRIVATE}
 
 
 def estimator(name: str) -> type[Recommender]:
     """The estimator class of a method's name."""
-    known = {**PRIVATE, **BASELINES}
+    known = {**private_methods(), **BASELINES}
     if name not in known:
-        refuse("method", got=repr(name), needed=" | ".join(PRIVATE), try_="leaving it out: a public rule chooses")
+        refuse("method", got=repr(name), needed=" | ".join(private_methods()), try_="leaving it out: a public rule chooses")
     module, _, class_name = known[name].partition(":")
     return getattr(import_module(module), class_name)
-
-
-def default_method(domain: Domain, epsilon: float, delta: float) -> str:
-    """The method for a domain and a budget, from public facts alone.
-
-    Binary feedback: moments, but popularity where the crowd is small. Ratings: factors in rounds, but moments where the
-    catalogue is small and the crowd is not, and means where there is hardly a crowd.
-    """
-    crowd = domain.expected_users * gaussian_mu(epsilon, delta) if domain.expected_users else math.inf
-    enough = crowd >= CROWD_FOR_MOMENTS[domain.feedback]
-    if domain.feedback == "binary":
-        return "moments" if enough else "bias"
-    if enough and domain.n_items <= CATALOGUE_FOR_MOMENTS:
-        return "moments"
-    return "factors" if crowd >= CROWD_FOR_FACTORS else "bias"

@@ -23,6 +23,7 @@ from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.curator import Curator
 from lowkey.methods.moments.ease import clean_gram
 from lowkey.methods.moments.head import WEIGHT_POWER, most_counted, places
+from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 Array = NDArray[np.float64]
@@ -34,7 +35,7 @@ LANCZOS_ITEMS = 1000  # above, a few leading eigenpairs are found without the ot
 def start_request(n_items: int, share: float) -> Request:
     """A line of the plan: one symmetric matrix of order ``n_items``, for ``share`` of mu^2 if the others' add up to 1."""
     note = "of the rows, for the start"
-    return Request("start_gram", packed_length(n_items), share / (1.0 - share), symmetric=True, note=note)
+    return Request("start_gram", packed_length(n_items), share / (1.0 - share), mechanism=SymmetricGaussian, note=note)
 
 
 def observed_shares(weights: Array, counts: Array | None) -> Array:

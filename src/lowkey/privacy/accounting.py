@@ -20,6 +20,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from dp_accounting import dp_event  # pyright: ignore[reportMissingTypeStubs]
@@ -69,6 +70,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return _bisect(lambda epsilon: _log_delta(mu, epsilon) <= target, above, 0.0)
 
 
+@lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu for which mu-GDP is (epsilon, delta)-DP; never above the true value."""
     epsilon, delta = _checked("epsilon", epsilon), _checked("delta", delta, below=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class Billboard:
         self.plan: Plan | None = None
         self.on_post: Callable[[str], Any] | None = None  # told the name of each post when it is made: public
         self._left: dict[str, int] = {}
+        self._one_at_a_time = threading.Lock()
 
     def begin(self, plan: Plan) -> None:
         """Announce a fit: from here on exactly the posts of this plan are possible."""
@@ -39,9 +41,11 @@ class Billboard:
 
     def post(self, unreleased: Unreleased) -> Any:
         """In order: planned? within budget? reserve on disk; open; noise; commit. Returns a read-only public array."""
-        line, statistic = self._planned(unreleased.statistic), unreleased.statistic
-        reservation = self.ledger.reserve(line, self._describe(line, statistic), noise_is_private=self.noise.private)
-        self._left[line.name] -= 1
+        statistic = unreleased.statistic
+        with self._one_at_a_time:  # two threads must not both find the last post of a line still unused
+            line = self._planned(statistic)
+            reservation = self.ledger.reserve(line, self._describe(line, statistic), noise_is_private=self.noise.private)
+            self._left[line.name] -= 1
         posted = self._release(unreleased, line)
         self.ledger.commit(reservation, _sha256(posted))
         if self.on_post is not None:
@@ -60,7 +64,12 @@ class Billboard:
     def noise_std(self, statistic: Statistic) -> float:
         """How much noise a coordinate of this statistic gets (off the diagonal, if symmetric): public."""
         assert self.plan is not None
-        return self._line(statistic.name).mechanism.noise_std(statistic, self.plan.adjacency)
+        std = self._line(statistic.name).mechanism.noise_std(statistic, self.plan.adjacency)
+        if std is None:
+            raise PlanError(
+                what=f"{statistic.name!r} has no noise width", got="answers flipped", needed="added noise", try_="its price"
+            )
+        return std
 
     @property
     def guarantee(self) -> Guarantee:
@@ -84,14 +93,13 @@ class Billboard:
         """What the ledger says of a post, for people; the price is in the line."""
         assert self.plan is not None
         sensitivity = statistic.sensitivity.under(self.plan.adjacency)
-        has_std = hasattr(line.mechanism, "noise_multiplier")
         return {
             "shape": list(statistic.shape),
             "layout": statistic.layout,
             "grid": statistic.grid.exponent,
             "sensitivity": sensitivity,
             "norm": statistic.sensitivity.norm,
-            "noise_std": line.mechanism.noise_std(statistic, self.plan.adjacency) if has_std else None,
+            "noise_std": line.mechanism.noise_std(statistic, self.plan.adjacency),
         }
 
 

@@ -4,15 +4,17 @@ One JSON object a line: ``open``, then for every fit a ``plan``, and for every p
 noise is drawn) and a ``commit`` (after). Every line carries the hash of the line before it; a side file ``.head``
 remembers the last line that was written in full. So a changed byte and a cut-off end are both seen, and a line that a
 crash left half-written, whose post therefore never happened, is dropped. A reservation counts as spent, committed or not.
+
+An old copy of ledger and ``.head`` together is a whole ledger, and whoever restores it gets the budget back. Only what was
+written down elsewhere can tell: ``expect_head``, or an ``anchor`` file outside the ledger's folder (anchor.py).
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
-import math
 import os
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,23 +22,44 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.errors import BudgetError, InputError, LedgerError
+from lowkey.privacy.anchor import Anchor
+from lowkey.privacy.chain import Head, Record, broken, record_hash, verify_chain, write_head
 from lowkey.privacy.guarantee import Guarantee
-from lowkey.privacy.plan import Line, Plan, Price, price
+from lowkey.privacy.plan import Line, Plan
+from lowkey.privacy.price import Price, price
 
 FORMAT = 1
 START = "0" * 64
-Record = dict[str, Any]
+ODOMETER = (
+    "This ledger has no total and holds {plans} plans. If a later one was chosen after seeing what an earlier one posted, "
+    "epsilon is an odometer, what was spent so far, and no bound that was fixed before; a ledger with a total has one."
+)
 
 
 class Ledger:
-    """In memory, or durable at ``path``, where several fits and several processes may share it and one ``total``."""
+    """In memory, or durable at ``path``, where several fits and several processes may share it and one ``total``.
 
-    def __init__(self, path: str | Path | None = None, *, total: tuple[float, float] | None = None) -> None:
+    ``expect_head`` is a head that this ledger once had: one without it is refused. ``anchor`` is a file in another folder
+    that keeps the last head: checked before every line and moved on after it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        total: tuple[float, float] | None = None,
+        expect_head: str | None = None,
+        anchor: str | Path | None = None,
+    ) -> None:
         self.path = None if path is None else Path(path)
         self.records: list[Record] = []
         self._end = 0  # bytes of the file that are verified
+        self._threads = threading.RLock()
+        self._anchor = None if anchor is None else Anchor(Path(anchor), self.path)
         with self._locked():
             self._catch_up()
+            if expect_head is not None:
+                Head.parse(expect_head).check(self.records)
             if not self.records:
                 self._append({"kind": "open", "format": FORMAT, "total": list(total) if total else None})
             elif total is not None and self.total != tuple(total):
@@ -58,6 +81,11 @@ class Ledger:
         """The hash of the last line: it stands for the whole ledger."""
         return self.records[-1]["hash"] if self.records else START
 
+    @property
+    def fingerprint(self) -> str:
+        """The head with its number, to be kept elsewhere and given back as ``expect_head``."""
+        return str(Head(len(self.records) - 1, self.head))
+
     # What has been spent ---------------------------------------------------------------------------------------------
     def plans(self) -> list[Plan]:
         return [Plan.from_json(r["plan"]) for r in self.records if r["kind"] == "plan"]
@@ -74,17 +102,19 @@ class Ledger:
         plans = self.plans()
         if not plans:
             raise LedgerError(what="no guarantee yet", got="a ledger without a plan", needed="a fit", try_="fit first")
+        for plan in plans[1:]:
+            _check_units(plans[0], plan)  # 0.1 let some through that differ
         if delta is None:
             delta = self.total[1] if self.total else max(plan.delta for plan in plans)
         cost = self.price(delta)
+        caveats = dict.fromkeys(caveat for plan in plans for caveat in plan.caveats)
+        if self.total is None and len(plans) > 1:
+            caveats[ODOMETER.format(plans=len(plans))] = None
         return Guarantee(
-            cost.epsilon if all(plan.sound for plan in plans) else math.inf,
-            delta,
-            cost.mu,
+            cost if all(plan.sound for plan in plans) else cost.never(),
             plans[0].unit,
-            plans[0].adjacency,
             tuple(dict.fromkeys(fact for plan in plans for fact in plan.public)),
-            tuple(dict.fromkeys(caveat for plan in plans for caveat in plan.caveats)),
+            tuple(caveats),
             noise_is_private=all(r["noise_is_private"] for r in self.records if r["kind"] == "reserve"),
         )
 
@@ -94,13 +124,7 @@ class Ledger:
         with self._locked():
             self._catch_up()
             for earlier in self.plans():
-                if (earlier.unit, earlier.adjacency) != (plan.unit, plan.adjacency):
-                    raise InputError(
-                        what="fits that do not compose on one ledger",
-                        got=f"unit {plan.unit}, adjacency {plan.adjacency}",
-                        needed=f"unit {earlier.unit}, adjacency {earlier.adjacency}, as before",
-                        try_="use the same adjacency, or another ledger",
-                    )
+                _check_units(earlier, plan)
             self._check_total(tuple(plan.lines))
             self._append({"kind": "plan", "plan": plan.to_json()})
 
@@ -135,10 +159,12 @@ class Ledger:
 
     def _append(self, record: Record) -> int:
         record = {"seq": len(self.records), **record, "prev": self.head}
-        record["hash"] = _hash(record)
+        record["hash"] = record_hash(record)
         if self.path is not None:
             self._write(json.dumps(record, sort_keys=True) + "\n", record)
         self.records.append(record)
+        if self._anchor is not None:  # after the line: an anchor that is behind its ledger is no contradiction
+            self._anchor.move(record)
         return record["seq"]
 
     def _write(self, text: str, record: Record) -> None:
@@ -152,7 +178,7 @@ class Ledger:
                 while written < len(data):
                     written += os.pwrite(file, data[written:], self._end + written)
                 os.fsync(file)
-                self._write_head(record)
+                write_head(self._side(".head"), record)
             except OSError:  # not for an interrupt: if the head is written already, the line must stay
                 os.ftruncate(file, self._end)
                 raise
@@ -173,14 +199,6 @@ class Ledger:
             ) from None
         self._end += len(data)
 
-    def _write_head(self, record: Record) -> None:
-        temporary = self._side(".head.new")
-        with open(temporary, "w") as file:
-            json.dump({"seq": record["seq"], "hash": record["hash"]}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._side(".head"))
-
     # Reading ---------------------------------------------------------------------------------------------------------
     def _catch_up(self) -> None:
         """Read and verify what other writers have added since."""
@@ -189,7 +207,7 @@ class Ledger:
         if self.path.exists():
             with open(self.path, "rb") as file:
                 if file.seek(0, os.SEEK_END) < self._end:
-                    raise _broken("its end is missing")
+                    raise broken("its end is missing")
                 file.seek(self._end)
                 text = file.read()
             whole = text[: text.rfind(b"\n") + 1]
@@ -197,15 +215,13 @@ class Ledger:
             self._end += len(whole)
         head = self._side(".head")
         if head.exists():
-            try:
-                known: Record = json.loads(head.read_text())
-                intact = (known["seq"], known["hash"]) in {(r["seq"], r["hash"]) for r in self.records[known["seq"] :]}
-            except (ValueError, KeyError, TypeError, IndexError):
-                intact = False
-            if not intact:
-                raise _broken("its end is missing or is not what was last written")
+            known = Head.read(head)
+            if known is None or not known.is_in(self.records):
+                raise broken("its end is missing or is not what was last written")
         elif len(self.records) > 1:
-            raise _broken("its .head file is missing")
+            raise broken("its .head file is missing")
+        if self._anchor is not None:
+            self._anchor.check(self.records)
 
     def _side(self, suffix: str) -> Path:
         assert self.path is not None
@@ -213,10 +229,16 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """One writer at a time, over processes too."""
-        if self.path is None:
-            yield
-            return
+        """One writer at a time, over threads and over processes."""
+        with self._threads:
+            if self.path is None:
+                yield
+                return
+            with self._file_lock():
+                yield
+
+    @contextmanager
+    def _file_lock(self) -> Generator[None]:
         try:
             lock = open(self._side(".lock"), "w")  # noqa: SIM115 (closed below)
         except OSError as error:
@@ -230,6 +252,12 @@ class Ledger:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_threads"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _threads=threading.RLock())
+
     def dumps(self) -> str:
         """The ledger as text, for a release."""
         return "".join(json.dumps(r, sort_keys=True) + "\n" for r in self.records)
@@ -240,35 +268,15 @@ class Ledger:
         ledger = cls()
         ledger.records = verify_chain(text.encode() if isinstance(text, str) else text, START, 0)
         if not ledger.records:
-            raise _broken("it is empty")
+            raise broken("it is empty")
         return ledger
 
 
-def verify_chain(text: bytes, previous: str, seq: int) -> list[Record]:
-    """Parse lines and check that each is the successor of the one before it."""
-    records: list[Record] = []
-    for line in text.split(b"\n")[:-1]:
-        try:
-            record = json.loads(line)
-            canonical = json.dumps(record, sort_keys=True).encode()
-            good = record["seq"] == seq and record["prev"] == previous and record["hash"] == _hash(record)
-        except (ValueError, KeyError, TypeError):
-            raise _broken(f"line {seq + 1} can't be read") from None
-        if not good or canonical != line:
-            raise _broken(f"line {seq + 1} is not what was written")
-        records.append(record)
-        previous, seq = record["hash"], seq + 1
-    if text and not text.endswith(b"\n"):
-        raise _broken("its last line is cut")
-    return records
-
-
-def _hash(record: Record) -> str:
-    body = {key: value for key, value in record.items() if key != "hash"}
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _broken(how: str) -> LedgerError:
-    return LedgerError(
-        what="the ledger is damaged", got=how, needed="the file as it was written", try_="restore it from a copy"
-    )
+def _check_units(earlier: Plan, plan: Plan) -> None:
+    if earlier.unit != plan.unit:
+        raise InputError(
+            what="fits that do not compose on one ledger",
+            got=f"{plan.method}, which protects {plan.unit}",
+            needed=f"{earlier.unit}, as {earlier.method} before",
+            try_="the same unit and adjacency, or another ledger",
+        )

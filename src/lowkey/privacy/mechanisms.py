@@ -2,12 +2,14 @@
 
 A mechanism is fixed in the plan by its ``noise_multiplier`` = noise / sensitivity alone. When a sum is posted, its
 sensitivity scales the noise; the price does not depend on the sum, so bounds may follow the billboard. Every price is
-either ``mu`` (Gaussian differential privacy) or a pure ``epsilon``, with or without an ``own_delta``.
+either ``mu`` (Gaussian differential privacy) or a pure ``epsilon``, with or without an ``own_delta``. None has a default:
+a mechanism that does not state all three can't be made, and one that costs nothing can't be planned (price.py).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -15,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lowkey.errors import refuse
 from lowkey.privacy.accounting import selection_delta
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource
 from lowkey.privacy.sums import Adjacency, Sensitivity, Statistic
@@ -23,47 +26,81 @@ CHUNK = 1 << 16  # draws at a time: words and draws stay in the cache
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class Mechanism(ABC):
     """What all mechanisms share; ``mu``, ``epsilon`` and ``own_delta`` are the price of one post."""
 
     kind: ClassVar[str]
 
     @property
-    def mu(self) -> float:
-        return 0.0
+    @abstractmethod
+    def mu(self) -> float: ...
 
     @property
-    def epsilon(self) -> float:
-        return 0.0
+    @abstractmethod
+    def epsilon(self) -> float: ...
 
     @property
-    def own_delta(self) -> float:
-        return 0.0
+    @abstractmethod
+    def own_delta(self) -> float: ...
 
-    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
-        """The standard deviation of the noise on one coordinate (off the diagonal, if symmetric)."""
-        raise TypeError(f"{self.kind} has no standard deviation")
+    @abstractmethod
+    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float | None:
+        """The noise's standard deviation on one coordinate (off the diagonal, if symmetric); None if it is not added."""
 
+    @property
+    @abstractmethod
+    def width(self) -> str:
+        """For tables: the noise in units of the sensitivity, or what there is in its place."""
+
+    @property
+    @abstractmethod
+    def in_words(self) -> str: ...
+
+    @abstractmethod
     def apply(
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
     ) -> NDArray[np.float64]:
         """Add the noise in place and return the noisy sum in real units, in the same memory."""
-        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, **asdict(self)}
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
-    """Independent Gaussian noise of standard deviation noise_multiplier * sensitivity: mu = 1 / noise_multiplier."""
+class Additive(Mechanism):
+    """Noise that is added, of a width in proportion to the sensitivity."""
 
     noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _check_positive("noise_multiplier", self.noise_multiplier)
+
+    @property
+    def own_delta(self) -> float:
+        return 0.0
+
+    @property
+    def width(self) -> str:
+        return f"{self.noise_multiplier:.4g}"
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.noise_multiplier:.6g} times what one unit can change"
+
+
+@dataclass(frozen=True)
+class Gaussian(Additive):
+    """Independent Gaussian noise of standard deviation noise_multiplier * sensitivity: mu = 1 / noise_multiplier."""
+
     kind: ClassVar[str] = "gaussian"
 
     @property
     def mu(self) -> float:
         return 1.0 / self.noise_multiplier
+
+    @property
+    def epsilon(self) -> float:
+        return 0.0
 
     def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
         _need(statistic, "l2", self.kind)
@@ -105,11 +142,14 @@ class SymmetricGaussian(Gaussian):
 
 
 @dataclass(frozen=True)
-class Laplace(Mechanism):
+class Laplace(Additive):
     """Two-sided geometric noise on the grid, scale noise_multiplier * L1 sensitivity: pure epsilon = 1 / multiplier."""
 
-    noise_multiplier: float
     kind: ClassVar[str] = "laplace"
+
+    @property
+    def mu(self) -> float:
+        return 0.0
 
     @property
     def epsilon(self) -> float:
@@ -133,6 +173,29 @@ class RandomizedResponse(Mechanism):
     per_sign_epsilon: float
     signs: int = 1
     kind: ClassVar[str] = "randomized-response"
+
+    def __post_init__(self) -> None:
+        _check_positive("per_sign_epsilon", self.per_sign_epsilon)
+        _check_positive("signs", self.signs)
+
+    @property
+    def mu(self) -> float:
+        return 0.0
+
+    @property
+    def own_delta(self) -> float:
+        return 0.0
+
+    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> None:
+        return None
+
+    @property
+    def width(self) -> str:
+        return "flips"
+
+    @property
+    def in_words(self) -> str:
+        return f"answers flipped, epsilon {self.per_sign_epsilon:.6g} each"
 
     @property
     def epsilon(self) -> float:
@@ -173,9 +236,10 @@ class ThresholdedGaussian(Gaussian):
     def apply(
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
     ) -> NDArray[np.float64]:
-        priced = Sensitivity.of_acute_vectors(statistic.sensitivity.add_remove)
-        if adjacency != self.adjacency or statistic.sensitivity != priced:
-            raise TypeError(f"{statistic.name}: a selection needs non-negative counts and the adjacency it was priced for")
+        priced = Sensitivity.of_acute_vectors(statistic.sensitivity.add_remove), self.adjacency
+        if (statistic.sensitivity, adjacency) != priced or statistic.max_keys != self.max_keys:
+            needed = "non-negative counts, and the adjacency and the cap on a person's keys that it was priced for"
+            raise TypeError(f"{statistic.name}: a selection needs {needed}")
         noisy = super().apply(units, statistic, adjacency, noise)
         # Rounding to the grid can lift a sum by half a step.
         noisy[noisy < self.threshold * statistic.sensitivity.add_remove + statistic.grid.step / 2.0] = np.nan
@@ -192,8 +256,24 @@ class NoNoise(Mechanism):
     def mu(self) -> float:
         return math.inf
 
+    @property
+    def epsilon(self) -> float:
+        return math.inf
+
+    @property
+    def own_delta(self) -> float:
+        return 0.0
+
     def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
         return 0.0
+
+    @property
+    def width(self) -> str:
+        return "0"
+
+    @property
+    def in_words(self) -> str:
+        return "none"
 
     def apply(
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
@@ -201,15 +281,9 @@ class NoNoise(Mechanism):
         return units.astype(np.float64) * statistic.grid.step
 
 
-KINDS: dict[str, type[Mechanism]] = {
-    m.kind: m for m in (Gaussian, SymmetricGaussian, ThresholdedGaussian, Laplace, RandomizedResponse, NoNoise)
-}
-
-
-def mechanism_from_json(fields: dict[str, Any]) -> Mechanism:
-    """The inverse of ``to_json``; a kind that is not known is a KeyError."""
-    rest = dict(fields)
-    return KINDS[rest.pop("kind")](**rest)
+def _check_positive(name: str, value: float) -> None:
+    if not 0.0 < value < math.inf:
+        refuse(name, got=repr(value), needed="a finite number above 0: it is the price", try_=f"{name}=1")
 
 
 def _need(statistic: Statistic, norm: str, kind: str) -> None:

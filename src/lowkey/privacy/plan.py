@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lowkey.errors import PlanError, refuse
-from lowkey.privacy.accounting import composed_epsilon, gaussian_mu, total_mu
-from lowkey.privacy.guarantee import Guarantee, Unit
-from lowkey.privacy.mechanisms import Gaussian, Mechanism, NoNoise, SymmetricGaussian, mechanism_from_json
+from lowkey.privacy.accounting import gaussian_mu
+from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.kinds import mechanism_from_json
+from lowkey.privacy.mechanisms import Gaussian, Mechanism, NoNoise
 from lowkey.privacy.noise import log_ratio
+from lowkey.privacy.price import Price, price
 from lowkey.privacy.sums import Adjacency
+from lowkey.privacy.unit import USER, Unit
 
-ADJACENCIES = ("add-remove", "replace-one")
+# Of these, 0.1 wrote "user" where only the values of a user are hidden.
+VALUES_ONLY = ("DPOneBit", "OneBit")
 
 
 @dataclass(frozen=True)
@@ -50,40 +54,8 @@ class Request:
     size: int
     share: float
     times: int = 1
-    symmetric: bool = False
+    mechanism: type[Gaussian] = Gaussian
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Price:
-    """What a list of posts costs in all."""
-
-    epsilon: float
-    mu: float
-
-
-def price(lines: Iterable[Line], delta: float) -> Price:
-    """The composed price of ``lines`` at ``delta``: exact for Gaussian posts, plus what the sampler's resolution costs.
-
-    Let P' be the sampled law and P the ideal one. Outside a set of probability below 1e-30, |log P'/P| <= a =
-    ``log_ratio``, for both neighbours, so P'(S) <= e^a P(S) <= e^a (e^eps Q(S) + delta) <= e^(eps + 2a) Q'(S) + e^a delta.
-    """
-    lines = tuple(lines)
-    mu = total_mu(line.mechanism.mu * math.sqrt(line.times) for line in lines)
-    if not lines or math.isinf(mu):
-        return Price(math.inf if lines else 0.0, mu)
-    slack = log_ratio(sum(line.times * line.size for line in lines), mu)
-    own_delta = sum(line.times * line.mechanism.own_delta for line in lines)
-    left = (delta - own_delta) * (1.0 - 2.0 * slack) - (1e-30 if delta else 0.0)
-    if left < 0.0 or (left == 0.0 and mu > 0.0):
-        raise PlanError(
-            what="delta is used up by private selection",
-            got=f"delta = {delta:g} with {own_delta:g} of it for the selection",
-            needed="a larger total",
-            try_="raise delta or select with a smaller share of it",
-        )
-    pure = [line.mechanism.epsilon for line in lines for _ in range(line.times) if not line.mechanism.mu]
-    return Price(composed_epsilon(mu, pure, left) + 2.0 * slack, mu)
 
 
 @dataclass(frozen=True)
@@ -93,8 +65,7 @@ class Plan:
     method: str
     lines: tuple[Line, ...]
     delta: float
-    adjacency: Adjacency = "add-remove"
-    unit: Unit = "user"
+    unit: Unit = USER
     public: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     sound: bool = True  # False where no epsilon holds for every data set, whatever the noise
@@ -106,36 +77,47 @@ class Plan:
             raise PlanError(
                 what="a plan names a release twice", got=str(names), needed="one line per name", try_="use times=…"
             )
-        if self.adjacency not in ADJACENCIES:
-            refuse("adjacency", got=repr(self.adjacency), needed=" or ".join(ADJACENCIES), try_="adjacency='add-remove'")
 
     @classmethod
-    def calibrated(cls, method: str, requests: Sequence[Request], *, epsilon: float, delta: float, **fields: Any) -> Plan:
-        """Give each request its share so that the whole costs at most (epsilon, delta), and hardly less."""
+    def calibrated(
+        cls,
+        method: str,
+        requests: Sequence[Request],
+        *,
+        epsilon: float,
+        delta: float,
+        mu: float | None = None,
+        **fields: Any,
+    ) -> Plan:
+        """Give each request its share so that the whole costs at most (epsilon, delta), and hardly less.
+
+        ``mu``, where it is known already, is ``gaussian_mu(epsilon, delta)``; infinite: the posts are exact.
+        """
+        if mu == math.inf:
+            lines = [Line(r.name, NoNoise(), r.size, r.times, r.note) for r in requests]
+            return cls(method, tuple(lines), delta, **fields)
         check_epsilon_delta(epsilon, delta)
         total = sum(r.share for r in requests)
         draws = sum(r.times * r.size for r in requests)
-        slack = log_ratio(draws, gaussian_mu(epsilon, delta))
+        slack = log_ratio(draws, gaussian_mu(epsilon, delta) if mu is None else mu)
         mu = gaussian_mu(epsilon - 2.0 * slack, delta * (1.0 - 2.0 * slack) - 1e-30) * (1.0 - 1e-12)
-        lines: list[Line] = []
-        for r in requests:
-            multiplier = 1.0 / (mu * math.sqrt(r.share / total / r.times))
-            mechanism = SymmetricGaussian(multiplier) if r.symmetric else Gaussian(multiplier)
-            lines.append(Line(r.name, mechanism, r.size, r.times, r.note))
-        return cls(method, tuple(lines), delta, **fields)
+        multipliers = [1.0 / (mu * math.sqrt(r.share / total / r.times)) for r in requests]
+        noisy = [
+            Line(r.name, r.mechanism(multiplier), r.size, r.times, r.note)
+            for r, multiplier in zip(requests, multipliers, strict=True)
+        ]
+        return cls(method, tuple(noisy), delta, **fields)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return self.unit.neighbours
 
     @property
     def price(self) -> Price:
         return price(self.lines, self.delta)
 
-    def without_noise(self) -> Plan:
-        """The same posts, exact: for the non-private baselines, which run the same code."""
-        return replace(self, lines=tuple(replace(line, mechanism=NoNoise()) for line in self.lines))
-
     def guarantee(self) -> Guarantee:
-        total = self.price
-        epsilon = total.epsilon if self.sound else math.inf
-        return Guarantee(epsilon, self.delta, total.mu, self.unit, self.adjacency, self.public, self.caveats)
+        return Guarantee(self.price if self.sound else self.price.never(), self.unit, self.public, self.caveats)
 
     def table(self) -> str:
         """The plan as people read it: each release, its share of the budget and its noise."""
@@ -143,8 +125,9 @@ class Plan:
         rows = [f"{'release':<22}{'posts':>6}{'numbers each':>14}{'share':>8}{'noise multiplier':>18}"]
         for line in self.lines:
             share = line.times * line.mechanism.mu**2 / mu_squared if mu_squared else 0.0
-            multiplier = getattr(line.mechanism, "noise_multiplier", math.nan)
-            rows.append(f"{line.name:<22}{line.times:>6}{line.size:>14,}{share:>8.1%}{multiplier:>18.4g}  {line.note}")
+            rows.append(
+                f"{line.name:<22}{line.times:>6}{line.size:>14,}{share:>8.1%}{line.mechanism.width:>18}  {line.note}"
+            )
         return "\n".join([f"{self.method}: {len(self.lines)} kinds of release", *rows, str(self.guarantee())])
 
     def to_json(self) -> dict[str, Any]:
@@ -153,7 +136,7 @@ class Plan:
             "lines": [line.to_json() for line in self.lines],
             "delta": self.delta,
             "adjacency": self.adjacency,
-            "unit": self.unit,
+            "unit": self.unit.name,
             "public": list(self.public),
             "caveats": list(self.caveats),
             "sound": self.sound,
@@ -163,6 +146,10 @@ class Plan:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Plan:
         parsed: dict[str, Any] = dict(fields)
+        name, neighbours = parsed.pop("unit"), parsed.pop("adjacency")
+        parsed["unit"] = Unit.named(
+            "user-values" if name == "user" and fields["method"] in VALUES_ONLY else name, neighbours
+        )
         parsed["lines"] = tuple(Line.from_json(line) for line in fields["lines"])
         parsed["public"], parsed["caveats"] = tuple(fields["public"]), tuple(fields["caveats"])
         return cls(**parsed)

@@ -55,6 +55,8 @@ class Statistic:
     ``layout="symmetric"`` means that the last axis is the upper triangle, row by row, of a symmetric matrix of order
     ``order``; its sensitivity is in the Frobenius norm of the full matrix. ``peak_units`` bounds what one person can
     add to any one coordinate, in grid units: it decides how many people a float64 partial sum can hold exactly.
+    ``max_keys`` is for histograms: how many keys one person can add to. The kernel that counts takes its cap from here,
+    and the mechanism that pays for the keys refuses any other.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Statistic:
     sensitivity: Sensitivity
     peak_units: int
     layout: Layout = "dense"
+    max_keys: int | None = None
 
     @property
     def size(self) -> int:
@@ -108,12 +111,15 @@ class Unreleased(Closed):
 class UnreleasedHistogram(Unreleased):
     """A private sum whose very keys are private: what comes out are the keys that pass a noisy threshold.
 
-    Its statistic states a public cap on the number of keys in place of the true number.
+    Its statistic states a public cap on the number of keys in place of the true number. A key to which nobody adds does
+    not exist: its noise alone could lift it over the threshold, and so name a key beyond somebody's ``max_keys``.
     """
 
     __slots__ = ("_keys",)
 
     def __init__(self, statistic: Statistic, units: NDArray[np.int64], keys: NDArray[Any]) -> None:
+        held = units > 0
+        units, keys = units[held], keys[held]
         super().__init__(replace(statistic, shape=units.shape), units)
         self.statistic = statistic
         self._keys = keys

@@ -16,6 +16,7 @@ import pyarrow.parquet
 
 from lowkey.errors import InputError, VerifyError
 from lowkey.model import Model
+from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
     CARD,
     FILES,
@@ -79,7 +80,7 @@ def check_private(model: Model) -> None:
         reason = "a ledger without a post"
     elif weaker:
         plan, epsilon = weaker[0]
-        reason = f"noise as published for epsilon = {epsilon:g}, with which only {plan.price.epsilon:.4g} holds"
+        reason = f"noise as published for epsilon = {epsilon:g}, with which only {at_most(plan.price.epsilon, 4)} holds"
     if reason:
         raise VerifyError(
             what=f"this {model.method} may not be released",

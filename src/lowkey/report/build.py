@@ -8,10 +8,11 @@ from typing import Any
 
 from lowkey.errors import PlanError
 from lowkey.privacy.accounting import gaussian_epsilon, second_opinion
-from lowkey.privacy.guarantee import NEIGHBOURS, OUTSIDE, Guarantee
+from lowkey.privacy.guarantee import OUTSIDE, Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Line, Plan
-from lowkey.report.attack import describe_attack, statement
+from lowkey.privacy.price import at_most
+from lowkey.report.attack import describe_attack
 from lowkey.report.contents import Accountant, Point, Post, PrivacyReport
 from lowkey.report.questions import questions, registry_entry
 
@@ -25,12 +26,6 @@ RULES_IN_WORDS = {
     "replay": "A user's own device repeats the training steps on the user's own history; the released directions and step "
     "lengths are those of the training.",
     "projection": "A user's own device projects the user's own history on the released directions between items.",
-}
-UNITS_IN_WORDS = {
-    "user": "everything that one user contributed: all of the user's ratings together",
-    "rating": "the value of one rating; who rated what is not hidden",
-    "record": "one record",
-    "response": "the response of one record; its measurement is public",
 }
 NOT_COVERED = (
     "The facts listed as public: they are assumed to be known anyway, whoever is in the data.",
@@ -46,33 +41,35 @@ GENERAL_CAVEATS = (
 
 def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
     """``facts`` are those of the manifest. Fails if a field would be empty or infinite."""
-    guarantee, lines = ledger.guarantee(), ledger.spent()
+    guarantee = ledger.guarantee()
+    unit = guarantee.unit
     posts = describe_posts(ledger, guarantee.delta)
     mechanisms = tuple(dict.fromkeys(post.mechanism for post in posts))
-    attack = describe_attack(lines, guarantee.mu, guarantee.epsilon, guarantee.delta, guarantee.unit)
     domain = facts["domain"]
     return PrivacyReport(
         title=f"Privacy report of a {facts['method']} release with {domain['n_items']:,} items",
         created=facts["created"],
         method=facts["method"],
         what_it_is=RULES_IN_WORDS.get(facts["rule"], f"A model with the rule {facts['rule']!r}."),
-        statement=statement(attack, guarantee.unit),
-        unit=guarantee.unit,
-        unit_in_words=UNITS_IN_WORDS[guarantee.unit],
-        adjacency=guarantee.adjacency,
-        adjacency_in_words=NEIGHBOURS[guarantee.adjacency].format(unit=guarantee.unit),
+        statement=guarantee.sentence(),
+        unit=unit.name,
+        protected=unit.protected,
+        unit_in_words=unit.in_words,
+        adjacency=unit.neighbours,
+        adjacency_in_words=unit.compared,
         epsilon=guarantee.epsilon,
         delta=guarantee.delta,
         mu=guarantee.mu,
         trust_model=guarantee.trust,
         public=guarantee.public,
+        withheld=unit.withheld,
         not_covered=(*NOT_COVERED, *OUTSIDE),
         caveats=(*guarantee.caveats, *GENERAL_CAVEATS),
         posts=posts,
         fits=tuple(_fit_in_words(plan) for plan in ledger.plans()),
         budget=_budget_in_words(ledger, guarantee),
         curve=epsilon_delta_curve(ledger),
-        attack=attack,
+        attack=describe_attack(guarantee),
         accountants=accountants(ledger, guarantee),
         questions=questions(guarantee, mechanisms, facts),
         registry_entry=registry_entry(guarantee, mechanisms, facts),
@@ -102,9 +99,9 @@ def describe_posts(ledger: Ledger, delta: float) -> tuple[Post, ...]:
             posts=count,
             numbers_each=line.size,
             mechanism=line.mechanism.kind,
-            noise=_noise_in_words(line),
+            noise=line.mechanism.in_words,
             share=count * weights[line],
-            note=line.note or "a sum of bounded contributions, one per user",
+            note=line.note or "a sum of bounded contributions",
         )
         for (owner, line), count in counts.items()
     )
@@ -114,7 +111,7 @@ def accountants(ledger: Ledger, guarantee: Guarantee) -> tuple[Accountant, ...]:
     """Epsilon from the ledger twice, by different roads."""
     lines = ledger.spent()
     left = guarantee.delta - sum(line.mechanism.own_delta for line in lines)
-    pure = [line.mechanism.epsilon for line in lines if not line.mechanism.mu]
+    pure = [epsilon for line in lines if (epsilon := line.mechanism.epsilon) > 0.0]
     other = second_opinion(guarantee.mu, pure, left)
     return (
         Accountant(
@@ -161,17 +158,10 @@ def _weights(lines: Sequence[Line], delta: float) -> dict[Line, float]:
     }
 
 
-def _noise_in_words(line: Line) -> str:
-    multiplier = getattr(line.mechanism, "noise_multiplier", None)
-    if multiplier is not None:
-        return f"{multiplier:.6g} times what one unit can change"
-    return f"answers flipped, epsilon {line.mechanism.epsilon:.6g} each"
-
-
 def _fit_in_words(plan: Plan) -> str:
     price = plan.price
     posts = sum(line.times for line in plan.lines)
-    return f"{plan.method}: {posts} {'post' if posts == 1 else 'posts'}, epsilon {price.epsilon:.4g} by itself"
+    return f"{plan.method}: {posts} {'post' if posts == 1 else 'posts'}, epsilon {at_most(price.epsilon, 4)} by itself"
 
 
 def _budget_in_words(ledger: Ledger, guarantee: Guarantee) -> str:
@@ -180,5 +170,5 @@ def _budget_in_words(ledger: Ledger, guarantee: Guarantee) -> str:
     epsilon, delta = ledger.total
     return (
         f"All releases on these people together may cost epsilon {epsilon:g} at delta {delta:g}; "
-        f"{guarantee.epsilon:.4g} of it is spent."
+        f"{at_most(guarantee.epsilon, 4)} of it is spent."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowkey.privacy.price import at_most
 from lowkey.report.contents import PrivacyReport
 
 
@@ -25,7 +26,7 @@ def model_card(report: PrivacyReport) -> str:
         f"It knows {domain['n_items']:,} items and expects {scale}. A history stays where this runs: nothing is stored.",
         "",
         "## Privacy",
-        f"epsilon = {report.epsilon:.6g}, delta = {report.delta:g}; one {report.unit}, {report.adjacency}. "
+        f"epsilon = {at_most(report.epsilon)}, delta = {report.delta:g}; {report.protected}, {report.adjacency}. "
         f"{report.statement}",
         "",
         *(f"- {caveat}" for caveat in report.caveats),
@@ -33,7 +34,7 @@ def model_card(report: PrivacyReport) -> str:
         "`privacy_report.html` has the details; `lowkey verify` on this folder checks them, without the data.",
         "",
         "## Training data",
-        "The users' ratings are not in this folder: no user id, no row, no rating, no exact count. Public facts:",
+        f"The users' ratings are not in this folder: {report.withheld}. Public facts:",
         "",
         *(f"- {fact}" for fact in report.public),
         "",

@@ -51,11 +51,13 @@ class Detection(Filled):
 class Attack(Filled):
     """What an attacker can at best achieve, who knows everything but whether one unit is in the data."""
 
-    basic_success: float  # e^eps/(1+e^eps), with delta
-    best_success: float  # from the whole trade-off curve: tighter
+    best_success: float  # of guesses, when both are equally likely before
     in_words: str
     detections: tuple[Detection, ...]
     trade_off: str  # how the curve was computed
+    gaussian: bool
+    own_delta: float
+    slack: float
 
 
 class Accountant(Filled):
@@ -83,6 +85,7 @@ class PrivacyReport(Filled):
     what_it_is: str
     statement: str
     unit: str
+    protected: str
     unit_in_words: str
     adjacency: str
     adjacency_in_words: str
@@ -91,6 +94,7 @@ class PrivacyReport(Filled):
     mu: float
     trust_model: str
     public: tuple[str, ...]
+    withheld: str
     not_covered: tuple[str, ...]
     caveats: tuple[str, ...]
     posts: tuple[Post, ...]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from html import escape
 
-from scipy.special import ndtr, ndtri
-
-from lowkey.report.attack import percent, two_line_detected
+from lowkey.privacy.price import Price, at_most, percent
 from lowkey.report.charts import curve_chart, share_chart, trade_off_chart
 from lowkey.report.contents import Post, PrivacyReport
 
@@ -63,19 +60,11 @@ def report_page(report: PrivacyReport) -> str:
     )
 
 
-def shown(value: float) -> str:
-    """A bound to four digits, rounded up."""
-    if value == 0.0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.ceil(value / unit - 1e-9) * unit:.4g}"
-
-
 def _head(report: PrivacyReport) -> str:
     numbers = (
-        ("epsilon", shown(report.epsilon)),
+        ("epsilon", at_most(report.epsilon, 4)),
         ("delta", f"{report.delta:g}"),
-        ("protects", f"one {report.unit}"),
+        ("protects", report.protected),
         ("best attack", f"≤ {percent(report.attack.best_success)}"),
     )
     tiles = "".join(f'<div><span class="soft">{escape(name)}</span><b>{escape(value)}</b></div>' for name, value in numbers)
@@ -89,7 +78,7 @@ def _head(report: PrivacyReport) -> str:
 def _promise(report: PrivacyReport) -> str:
     pairs = (
         ("What was released", report.what_it_is),
-        ("Unit of privacy", f"One {report.unit}: {report.unit_in_words}."),
+        ("Unit of privacy", f"{report.protected}: {report.unit_in_words}."),
         ("Neighbouring data sets", f"{report.adjacency}: {report.adjacency_in_words}."),
         ("Trust model", f"{report.trust_model}."),
     )
@@ -105,22 +94,14 @@ def _attacker(report: PrivacyReport) -> str:
         f'<tr><td class="number">{100 * d.false_alarms:g} %</td><td class="number">{percent(d.detected)}</td></tr>'
         for d in report.attack.detections
     )
-    gaussian = report.attack.trade_off.startswith("the Gaussian")
-
-    def detected(alarms: float) -> float:
-        two_lines = two_line_detected(alarms, report.epsilon, report.delta)
-        if not gaussian or not 0.0 < alarms < 1.0:
-            return two_lines
-        return min(two_lines, float(ndtr(report.mu - ndtri(1.0 - alarms))))
-
+    attack = report.attack
+    price = Price(report.epsilon, report.delta, report.mu, attack.gaussian, attack.own_delta, attack.slack)
     return (
         f"<h2>What an attacker can at best achieve</h2><p>{escape(report.attack.in_words)}</p>"
-        f"<figure>{trade_off_chart(detected)}<figcaption>Every attack lies in the shaded area; computed from "
+        f"<figure>{trade_off_chart(price.detected)}<figcaption>Every attack lies in the shaded area; computed from "
         f"{escape(report.attack.trade_off)}.</figcaption></figure>"
         '<table class="narrow"><tr><th class="number">falsely accused</th><th class="number">found, at most</th></tr>'
         f"{rows}</table>"
-        f"<p>From epsilon alone, by e<sup>ε</sup>/(1+e<sup>ε</sup>), the bound on right guesses would be "
-        f"{percent(report.attack.basic_success)}; the whole curve gives {percent(report.attack.best_success)}.</p>"
     )
 
 
@@ -145,7 +126,7 @@ def _size(post: Post) -> str:
 def _accounting(report: PrivacyReport) -> str:
     rows = "".join(
         f'<tr><td><b>{escape(a.name)}</b><br><span class="soft">{escape(a.how)}</span></td>'
-        f'<td class="number">{a.epsilon:.6f}</td></tr>'
+        f'<td class="number">{at_most(a.epsilon, 7)}</td></tr>'
         for a in report.accountants
     )
     return (

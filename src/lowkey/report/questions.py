@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lowkey.privacy.guarantee import NEIGHBOURS, OUTSIDE, Guarantee
+from lowkey.privacy.guarantee import OUTSIDE, Guarantee
+from lowkey.privacy.price import at_most
 from lowkey.report.contents import Question
 
 CURATOR = "To be answered by the curator: the software cannot know it."
@@ -22,24 +23,24 @@ def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[st
         (
             "Privacy parameters",
             "Which epsilon and delta, and is there a total over time?",
-            f"epsilon {guarantee.epsilon:.6g} and delta {guarantee.delta:g}, for every post on the ledger together. "
+            f"epsilon {at_most(guarantee.epsilon)} and delta {guarantee.delta:g}, for every post on the ledger together. "
             "What is not on this ledger is not in this number.",
         ),
         (
             "Unit of privacy",
             "Whose data is hidden: a person's, or one event's?",
-            f"One {unit}: the promise compares {NEIGHBOURS[guarantee.adjacency].format(unit=unit)}.",
+            f"{unit.protected.capitalize()}: {unit.in_words}. The promise compares {unit.compared}.",
         ),
         (
             "Definition",
             "Which variant of differential privacy?",
             f"(epsilon, delta)-differential privacy, {guarantee.adjacency}, from Gaussian differential privacy with "
-            f"mu {guarantee.mu:.6g}; the curve above gives every other (epsilon, delta) that holds too.",
+            f"mu {at_most(guarantee.mu)}; the curve above gives every other (epsilon, delta) that holds too.",
         ),
         (
             "Algorithms",
             "Which mechanisms, and are their sensitivities bounded for every data set?",
-            f"{', '.join(mechanisms)}. Each {unit}'s contribution is clipped to a public bound before it is summed, "
+            f"{', '.join(mechanisms)}. What {unit.protected} can change is clipped to a public bound before it is summed, "
             "whatever the data are; sums are exact integers on a public grid and the noise is rounded to that grid.",
         ),
         (
@@ -93,8 +94,9 @@ def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mappi
         "data product": f"the item side of a recommender for {facts['domain']['n_items']} items, and its ledger",
         "access": "static release; anybody may compute anything from it",
         "privacy definition": f"(epsilon, delta)-differential privacy, {guarantee.adjacency}",
-        "privacy unit": guarantee.unit,
-        "privacy parameters": f"epsilon {guarantee.epsilon:.6g}, delta {guarantee.delta:g}, mu {guarantee.mu:.6g}",
+        "privacy unit": f"{guarantee.unit.protected}: {guarantee.unit.in_words}",
+        "privacy parameters": f"epsilon {at_most(guarantee.epsilon)}, delta {guarantee.delta:g}, "
+        f"mu {at_most(guarantee.mu)}",
         "parameter justification": CURATOR,
         "trust model": guarantee.trust,
         "mechanisms": ", ".join(mechanisms),

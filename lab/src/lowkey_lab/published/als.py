@@ -10,8 +10,13 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
+from lowkey.data.domain import Domain
 from lowkey.errors import refuse
 from lowkey.linalg.packed import packed_length
+from lowkey.methods.als.method import DPALS
+from lowkey.methods.als.settings import ALSSettings
+from lowkey.methods.base import Budget
+from lowkey.methods.constraints import Constraint
 from lowkey.privacy.accounting import gaussian_mu, rdp_epsilon
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
@@ -24,6 +29,50 @@ class PublishedNoise(NamedTuple):
     rhs: float
     preprocessing: float
     user_gram: float | None = None
+
+
+class PublishedALS(DPALS):
+    """``DPALS`` with the noise of the paper's Table 4: ``noise`` is (sigma_G, sigma_g, sigma_p), and sigma_K if stated.
+
+    ``epsilon`` is what the paper claims for it; the guarantee is what holds. Ridges do not follow the posts, as the
+    paper pays for no such post.
+    """
+
+    constraints = {
+        **DPALS.constraints,
+        "noise": Constraint(
+            "sigma_G, sigma_g, sigma_p and maybe sigma_K, finite and above 0",
+            lambda noise: len(noise) in (3, 4) and all(0.0 < sigma < math.inf for sigma in noise),
+            optional=False,
+        ),
+        "max_ratings": replace(DPALS.constraints["max_ratings"], optional=False),  # the k that it was published for
+    }
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        adjacency: str = "add-remove",
+        rank: int | None = None,
+        n_iter: int | None = None,
+        reg: float | None = None,
+        max_ratings: int | None = None,
+        head: float | None = None,
+        noise: tuple[float, ...] | None = None,
+        init_seed: int = 0,
+    ) -> None:
+        given = {"rank": rank, "n_iter": n_iter, "reg": reg, "max_ratings": max_ratings, "head": head}
+        super().__init__(epsilon, delta, adjacency, **given, start="random", init_seed=init_seed)
+        self.noise = noise
+
+    def _settings(self, domain: Domain, budget: Budget) -> ALSSettings:
+        return replace(super()._settings(domain, budget), learns_reg=False, learns_user_reg=False)
+
+    def _plan(self, settings: ALSSettings) -> Plan:
+        assert self.noise is not None
+        assert settings.max_ratings is not None
+        noise = PublishedNoise(*self.noise)
+        return with_published_noise(super()._plan(settings), settings.max_ratings, noise, settings.budget.epsilon)
 
 
 def published_plan(

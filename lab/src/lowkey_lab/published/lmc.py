@@ -8,11 +8,67 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
+from lowkey.data.domain import Domain
 from lowkey.errors import refuse
+from lowkey.methods.base import Budget
+from lowkey.methods.constraints import positive, share
+from lowkey.methods.lmc.method import DPLMC
+from lowkey.methods.lmc.settings import LMCSettings
 from lowkey.privacy.accounting import rdp_epsilon
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Plan
+
+# The settings of a fit as in the paper: no item means and no offsets, all cells alike, and the last round is the model.
+AS_PRINTED: dict[str, Any] = {
+    "bias_share": 0.0,
+    "offset_reg": None,
+    "weighting": "uniform",
+    "averaged": 0.0,
+    "item_reg": 0.0,
+}
+
+
+class PublishedLMC(DPLMC):
+    """``DPLMC`` with the noise of Theorems 5.1 and 5.3; ``epsilon`` is the claim, the guarantee is what holds.
+
+    ``density`` must be public, as the paper posts none. ``balance_share`` is its omega, ``start_epsilon`` the part of
+    epsilon that a private start has.
+    """
+
+    constraints = {
+        **DPLMC.constraints,
+        "density": replace(DPLMC.constraints["density"], optional=False),
+        "balance_share": replace(share(), optional=False),
+        "start_epsilon": replace(positive(), optional=False),
+    }
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        adjacency: str = "add-remove",
+        rank: int | None = None,
+        n_iter: int = 15,
+        step: float = 0.5,
+        start: str = "auto",
+        density: float | None = None,
+        balance_share: float = 0.05,
+        start_epsilon: float = 1.0,
+        init_seed: int = 0,
+    ) -> None:
+        given: dict[str, Any] = {"rank": rank, "n_iter": n_iter, "step": step, "start": start, "density": density}
+        super().__init__(epsilon, delta, adjacency, **given, init_seed=init_seed)
+        self.balance_share = balance_share
+        self.start_epsilon = start_epsilon
+
+    def _settings(self, domain: Domain, budget: Budget) -> LMCSettings:
+        return replace(super()._settings(domain, budget), **AS_PRINTED, balance_share=self.balance_share)
+
+    def _plan(self, settings: LMCSettings) -> Plan:
+        start_epsilon = self.start_epsilon if settings.private_start else None
+        return published_plan(super()._plan(settings), settings.budget.epsilon, settings.balance_share, start_epsilon)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import not_negative, positive, share, whole, within_catalogue, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.starts import binary_start_factors, binary_start_request, start_factors, start_request
+from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 Array = NDArray[np.float64]
@@ -123,10 +124,11 @@ class DPALS(Recommender):
             of_items = float(share_of_round) * (1.0 - users_share)
             note = "" if t else "packed triangles, one per item"
             gram_share = of_items * settings.gram_share
-            requests.append(Request(f"item_gram_{t}", n_items * triangle, gram_share, symmetric=True, note=note))
+            requests.append(Request(f"item_gram_{t}", n_items * triangle, gram_share, 1, SymmetricGaussian, note))
             requests.append(Request(f"item_rhs_{t}", n_items * rank, of_items - gram_share))
             if users_share:
-                requests.append(Request(f"user_gram_{t}", triangle, float(share_of_round) * users_share, symmetric=True))
+                of_users = float(share_of_round) * users_share
+                requests.append(Request(f"user_gram_{t}", triangle, of_users, mechanism=SymmetricGaussian))
         return requests
 
     def _run(self, settings: ALSSettings, curator: Curator) -> Released:

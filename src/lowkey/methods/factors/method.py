@@ -23,6 +23,7 @@ from lowkey.methods.factors.bounds import Known, Scale, Seen
 from lowkey.methods.factors.settings import FactorsSettings, default_rank, default_rounds, default_start
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
 from lowkey.methods.means import PRIOR_STD, PostedMeans, ask_item_means
+from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 MOMENTS_SHARE = 0.05  # of mu^2
@@ -86,7 +87,7 @@ class DPFactors(Recommender):
             Request("item_means", 2 * n_items, settings.means_share, note=note),
             *(Request(f"item_update_{t}", n_items * (rank + 1), float(share)) for t, share in enumerate(growth, 1)),
             *start_requests(settings),
-            Request("user_moments", packed_length(rank + EXTRA), MOMENTS_SHARE, n_iter, symmetric=True),
+            Request("user_moments", packed_length(rank + EXTRA), MOMENTS_SHARE, n_iter, mechanism=SymmetricGaussian),
         ]
 
     def _run(self, settings: FactorsSettings, curator: Curator) -> Released:

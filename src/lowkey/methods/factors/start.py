@@ -19,6 +19,7 @@ from lowkey.methods.moments.method import OFFSET_REG
 from lowkey.methods.moments.models import model_of
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.starts import start_factors, start_request
+from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 STARTS = ("random", "spectral", "moments")
@@ -37,7 +38,7 @@ def start_requests(settings: FactorsSettings) -> list[Request]:
         return [gram]
     order = min(settings.n_items, LARGEST_HEAD)
     return [
-        Request(name, packed_length(order), part * gram.share, symmetric=True, note="for the start")
+        Request(name, packed_length(order), part * gram.share, mechanism=SymmetricGaussian, note="for the start")
         for name, part in (("residual_gram", 1.0 - COCOUNTS), ("rated_gram", COCOUNTS))
     ]
 

@@ -24,6 +24,7 @@ from lowkey.methods.constraints import not_negative, positive, whole, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.frank_wolfe.settings import GRAM_ITEMS, FrankWolfeSettings, default_nuclear_norm
 from lowkey.methods.rows import TYPICAL_RATINGS, default_row_norm, largest_row_norm, need_ratings
+from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 ENERGY_SHARE = 0.1  # of a round's budget, in the power form: one number needs less than a vector
@@ -124,7 +125,7 @@ class DPFrankWolfe(Recommender):
             share = float(t) ** settings.noise_schedule
             if settings.form == "gram":
                 size = packed_length(settings.n_items)
-                requests.append(Request(f"residual_gram_{t}", size, share, symmetric=True))
+                requests.append(Request(f"residual_gram_{t}", size, share, mechanism=SymmetricGaussian))
                 continue
             step_share = share * (1.0 - ENERGY_SHARE) / settings.power_steps
             for s in range(1, settings.power_steps + 1):

@@ -26,6 +26,7 @@ from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, LMCSettings, us
 from lowkey.methods.means import ask_item_means
 from lowkey.methods.rows import need_ratings
 from lowkey.methods.starts import spectral_start, start_request
+from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Plan, Request
 
 Array = NDArray[np.float64]
@@ -125,12 +126,12 @@ class DPLMC(Recommender):
         if settings.private_start:
             requests.append(start_request(n_items, settings.start_share))
         of_balance = (1.0 - before) * settings.balance_share
-        requests.append(Request("user_gram", packed_length(rank), of_balance, n_iter, symmetric=True))
+        requests.append(Request("user_gram", packed_length(rank), of_balance, n_iter, mechanism=SymmetricGaussian))
         requests.append(Request("item_gradient", n_items * rank, 1.0 - before - of_balance, n_iter))
         return requests
 
-    def _plan(self, settings: LMCSettings) -> Plan:
-        plan = super()._plan(settings)
+    def plan_of(self, settings: LMCSettings) -> Plan:
+        plan = super().plan_of(settings)
         if settings.density is None:
             return plan
         return replace(plan, public=(*plan.public, "the density of the ratings and the expected number of users"))

@@ -25,6 +25,7 @@ from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, 
 from lowkey.methods.moments.models import best_rank, model_of
 from lowkey.methods.moments.posted import Moments
 from lowkey.model import Model
+from lowkey.privacy.mechanisms import Gaussian, SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 RESIDUAL_BOUND = 0.17  # of the rating range: a user's root mean square residual
@@ -92,8 +93,9 @@ class DPMoments(Recommender):
     def _requests(self, settings: MomentsSettings) -> list[Request]:
         triangle = packed_length(settings.largest_head)
         sizes = {"item_means": 2 * settings.n_items, "item_counts": settings.n_items}
+        noise = {True: SymmetricGaussian, False: Gaussian}
         return [
-            Request(name, sizes.get(name, triangle), share, symmetric=name.endswith("gram"))
+            Request(name, sizes.get(name, triangle), share, mechanism=noise[name.endswith("gram")])
             for name, share in SHARES[settings.domain.feedback].items()
         ]
 

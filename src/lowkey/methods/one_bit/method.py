@@ -1,18 +1,19 @@
 """Public room: one-bit completion: likes and dislikes, four kinds of noise, and a release without any user's row.
 
 Paper: Li et al. 2021 (one-bit matrix completion with differential privacy), Algorithms 1 to 4. Deviates: sound
-calibrations by default (docs/one-bit.md); the threshold is public; the item side is released and users fold in.
+calibrations (docs/one-bit.md); the threshold is public; the item side is released and users fold in.
 
 letter  meaning                              our word
 alpha   bound on every score                 entry_bound
 tau     radius of the nuclear-norm ball      entry_bound sqrt(n_users n_items rank)
 K, C    noisy gradient steps, their clamp    n_iter, gradient_bound
-lambda  ridge of output perturbation         output_ridge
+lambda  ridge of output perturbation         ridge
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,20 @@ from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
-from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError, refuse
-from lowkey.kernels.sweep import Sweep
-from lowkey.linalg.links import link_of
 from lowkey.linalg.norms import leading_svd
-from lowkey.methods.old_base import Recommender
-from lowkey.methods.one_bit.perturbations import PERTURBATIONS, NoPerturbation, Perturbation, Setting
-from lowkey.model import Model
-from lowkey.privacy.accounting import gaussian_epsilon
+from lowkey.methods.base import Budget, Recommender, Released
+from lowkey.methods.constraints import check, positive, share, whole, word
+from lowkey.methods.curator import Curator
+from lowkey.methods.one_bit.perturbations import PERTURBATIONS, NoPerturbation, Perturbation
+from lowkey.methods.one_bit.settings import OneBitSettings
+from lowkey.privacy.accounting import gaussian_epsilon, gaussian_mu
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, check_epsilon_delta
+from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.unit import Unit
 
 Array = NDArray[np.float64]
+UNITS = {name: Unit(name, "values", "replace-one") for name in ("rating", "user")}
 
 
 class DPOneBit(Recommender):
@@ -45,6 +47,22 @@ class DPOneBit(Recommender):
     factors; a user's side is fitted to their own signs, locally. Predictions are probabilities of a like.
     """
 
+    constraints = {
+        "adjacency": word("replace-one"),  # positions are public
+        "perturbation": word(*PERTURBATIONS),
+        "link": word("logistic", "probit"),
+        "unit": word(*UNITS),
+        "max_ratings": whole(),
+        "entry_bound": positive(),
+        "rank": positive(),
+        "n_iter": whole(),
+        "n_factors": whole(),
+        "reg": positive(),
+        "tol": positive(),
+        "max_iter": whole(),
+        "flip_probability": share(zero=True, below=0.5),
+    }
+
     def __init__(
         self,
         epsilon: float | None = None,
@@ -52,48 +70,39 @@ class DPOneBit(Recommender):
         adjacency: str = "replace-one",
         perturbation: str = "input",
         link: str = "logistic",
-        calibration: str = "sound",
         unit: str = "rating",
         max_ratings: int | None = None,
         threshold: float | None = None,
         entry_bound: float = 1.0,
         rank: float = 1.0,
         n_iter: int = 10,
-        gradient_bound: float = 0.5,
-        output_ridge: float = 1.0,
         n_factors: int = 32,
-        reg: float = 1.0,
-        tol: float = 5e-3,
-        max_iter: int = 60,
-        init_seed: int = 0,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.adjacency = adjacency
         self.perturbation = perturbation
         self.link = link
-        self.calibration = calibration
         self.unit = unit
         self.max_ratings = max_ratings
         self.threshold = threshold
         self.entry_bound = entry_bound
         self.rank = rank
         self.n_iter = n_iter
-        self.gradient_bound = gradient_bound
-        self.output_ridge = output_ridge
         self.n_factors = n_factors
-        self.reg = reg
-        self.tol = tol
-        self.max_iter = max_iter
-        self.init_seed = init_seed
 
-    def plan(self, domain: Domain, positions: Positions | None = None) -> Plan:
-        """The plan for these public positions: they decide how many numbers are posted."""
+    def resolve(self, domain: Domain, positions: Positions | None = None) -> OneBitSettings:
+        """Every number of a fit with these public positions: they decide how many numbers are posted."""
         if positions is None:
             refuse(
                 "positions", got="none", needed="who rated what, public here", try_="plan(domain, Positions.of(ratings))"
             )
-        return self._plan(domain, self._setting(domain, positions))
+        check(self.get_params(deep=False), self.constraints)
+        return self._with_positions(domain, self._budget(), positions)
+
+    def plan(self, domain: Domain, positions: Positions | None = None) -> Plan:
+        """The plan for these public positions."""
+        return self.plan_of(self.resolve(domain, positions))
 
     def complete(
         self,
@@ -105,58 +114,24 @@ class DPOneBit(Recommender):
         billboard: Billboard | None = None,
     ) -> Array:
         """Fit, and return the completed scores (n_users, n_items) as well: covered by the same guarantee, kept nowhere."""
-        ratings, engine, billboard = self._begin(X, y, domain, engine, billboard)
-        scores = self._scores(ratings, engine, billboard)
-        self.model_ = self._model(ratings.domain, scores, billboard)
+        settings, curator = self._begin(X, y, domain, engine, billboard)
+        scores = self._where(settings).run(settings, curator)
+        self._keep(settings, _released(settings, scores), curator)
         return scores
 
-    def _plan_for(self, ratings: Ratings) -> Plan:
-        return self.plan(ratings.domain, Positions.of(ratings))
+    def _resolved_for(self, ratings: Ratings) -> OneBitSettings:
+        return self.resolve(ratings.domain, Positions.of(ratings))
 
-    def _run(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Model:
-        return self._model(ratings.domain, self._scores(ratings, engine, billboard), billboard)
+    def _settings(self, domain: Domain, budget: Budget) -> OneBitSettings:
+        raise TypeError("one-bit settings need positions")
 
-    def _scores(self, ratings: Ratings, engine: Engine, billboard: Billboard) -> Array:
-        setting = self._setting(ratings.domain, Positions.of(ratings))
-        if self.perturbation == "output":
-            # The minimiser is no sum over users: it needs them all at once. Their number is public here.
-            engine = LocalEngine(getattr(engine, "n_jobs", None), block_size=max(1, setting.positions.n_users))
+    def _requests(self, settings: OneBitSettings) -> list[Request]:
+        raise TypeError("the lines of a one-bit plan bring their own noise")
 
-        def post(sweep: Sweep, public: dict[str, Any]) -> tuple[Array, float]:
-            public = {"positions": setting.positions, **public}
-            (statistic,) = sweep.statistics(public)
-            sums, _ = engine.sweep(sweep, ratings, public=public)
-            posted = billboard.post(sums[statistic.name])
-            return posted, 0.0 if statistic.name == "signs" else billboard.noise_std(statistic)
+    def _run(self, settings: OneBitSettings, curator: Curator) -> Released:
+        return _released(settings, self._where(settings).run(settings, curator))
 
-        return self._where().run(setting, post)
-
-    def _model(self, domain: Domain, scores: Array, billboard: Billboard) -> Model:
-        """The item side of X = U S V^T: factors V S/sqrt(n_users), for which the users' rows sqrt(n_users) U have
-        second moment 1 each, which is what the prior of the fold-in (``reg`` = 1) says."""
-        most = min(self.n_factors, *scores.shape)
-        if most < 1 or not scores.any():
-            factors = np.zeros((domain.n_items, 0))
-        else:
-            _, values, right = leading_svd(scores, most, None, 1e-6, max_sweeps=30)
-            kept = values > 1e-6 * values[0]
-            factors = right[kept].T * (values[kept] / math.sqrt(scores.shape[0]))
-        settings = {
-            "link": self.link,
-            "reg": self.reg,
-            "threshold": self._threshold(domain),
-            "entry_bound": self.entry_bound,
-        }
-        return Model(type(self).__name__, "signs", {"item_factors": factors}, settings, domain, billboard.ledger)
-
-    # Public facts ------------------------------------------------------------------------------------------------------
-    def _where(self) -> Perturbation:
-        if self.perturbation not in PERTURBATIONS:
-            known = ", ".join(map(repr, PERTURBATIONS))
-            refuse("perturbation", got=repr(self.perturbation), needed=known, try_="perturbation='input'")
-        return PERTURBATIONS[self.perturbation]
-
-    def _threshold(self, domain: Domain) -> float:
+    def _with_positions(self, domain: Domain, budget: Budget, positions: Positions) -> OneBitSettings:
         if domain.rating_range is None:
             refuse(
                 "feedback",
@@ -164,96 +139,50 @@ class DPOneBit(Recommender):
                 needed="likes and dislikes: ratings with a range, and a threshold",
                 try_="DPMoments, or a domain with rating_range=(0, 1) whose zeros are dislikes",
             )
-        low, high = domain.rating_range
-        return (low + high) / 2.0 if self.threshold is None else self.threshold
-
-    def _setting(self, domain: Domain, positions: Positions) -> Setting:
-        self._check()
         if self.unit == "user":
-            assert self.max_ratings is not None
+            if self.max_ratings is None:
+                refuse("max_ratings", got="none", needed="how many ratings of a user count", try_="max_ratings=20")
             positions = positions.capped(self.max_ratings)
-        return Setting(
+        return OneBitSettings(
+            domain=domain,
+            budget=budget,
             positions=positions,
-            link=link_of(self.link),
-            threshold=self._threshold(domain),
+            perturbation=self.perturbation,
+            link_name=self.link,
+            threshold=sum(domain.rating_range) / 2.0 if self.threshold is None else self.threshold,
             unit="user" if self.unit == "user" else "rating",
             signs=self.max_ratings if self.unit == "user" and self.max_ratings is not None else 1,
-            epsilon=self.epsilon if self.epsilon is not None else math.inf,
-            delta=self.delta,
-            published=self.calibration == "published",
+            pure_epsilon=self.delta is None,
             entry_bound=self.entry_bound,
             radius=self.entry_bound * math.sqrt(positions.n_users * positions.n_items * self.rank),
             n_iter=self.n_iter,
-            gradient_bound=self.gradient_bound,
-            ridge=self.output_ridge,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            flipped=getattr(self, "flip_probability", 0.0),
-            init_seed=self.init_seed,
+            n_factors=self.n_factors,
         )
 
-    def _check(self) -> None:
-        if self.adjacency != "replace-one":
-            refuse(
-                "adjacency", got=repr(self.adjacency), needed="'replace-one': positions are public", try_="leaving it out"
-            )
-        if self.unit not in ("rating", "user"):
-            refuse("unit", got=repr(self.unit), needed="'rating' or 'user'", try_="unit='rating'")
-        if self.unit == "user" and (self.max_ratings is None or self.max_ratings < 1):
-            refuse(
-                "max_ratings", got=repr(self.max_ratings), needed="how many ratings of a user count", try_="max_ratings=20"
-            )
-        if self.calibration not in ("sound", "published"):
-            refuse("calibration", got=repr(self.calibration), needed="'sound' or 'published'", try_="calibration='sound'")
-        if self.calibration == "published" and (self.unit == "user" or self.delta is not None):
-            refuse(
-                "calibration", got="'published' with a user or a delta", needed="one rating, pure epsilon", try_="'sound'"
-            )
-        for name in ("entry_bound", "gradient_bound", "output_ridge", "rank", "n_iter"):
-            if not 0 < getattr(self, name) < math.inf:
-                refuse(name, got=repr(getattr(self, name)), needed="a finite number above 0", try_="its default")
-        if self.private:
-            if self.epsilon is None:
-                raise InputError(what="epsilon", got="none", needed="a number: it has no default", try_="epsilon=…")
-            check_epsilon_delta(self.epsilon, 0.5 if self.delta is None else self.delta)
+    def _budget(self) -> Budget:
+        if not self.private:
+            return Budget(math.inf, 0.0, "replace-one", math.inf)
+        if self.epsilon is None:
+            raise InputError(what="epsilon", got="none", needed="a number: it has no default", try_="epsilon=…")
+        check_epsilon_delta(self.epsilon, 0.5 if self.delta is None else self.delta)
+        mu = 0.0 if self.delta is None else gaussian_mu(self.epsilon, self.delta)
+        return Budget(self.epsilon, self.delta or 0.0, "replace-one", mu)
 
-    def _plan(self, domain: Domain, setting: Setting) -> Plan:
+    def _where(self, settings: OneBitSettings) -> Perturbation:
+        return PERTURBATIONS[settings.perturbation]
+
+    def plan_of(self, settings: OneBitSettings) -> Plan:
+        domain, where = settings.domain, self._where(settings)
         public = (
             f"the catalogue of {domain.n_items} items, {domain.scale}",
-            f"who rated what ({setting.positions.n_users} users), and the threshold {setting.threshold:g}",
+            f"who rated what ({settings.positions.n_users} users), and the threshold {settings.threshold:g}",
             "all hyper-parameters",
         )
-        where = self._where()
-        plan = Plan(
-            type(self).__name__,
-            tuple(where.lines(setting)),
-            0.0 if self.delta is None else self.delta,
-            "replace-one",
-            setting.unit,
-            public,
-            (),
-            settings={
-                "perturbation": self.perturbation,
-                "link": self.link,
-                "calibration": self.calibration,
-                **({"asked_epsilon": self.epsilon} if self.private else {}),
-            },
-        )
-        caveats = (*where.caveats(setting), *self._user_cost(plan, setting))
-        return Plan(**{**plan.__dict__, "caveats": caveats})
-
-    def _user_cost(self, plan: Plan, setting: Setting) -> tuple[str, ...]:
-        """What one rating's epsilon means for a whole user: known exactly, as the counts are public here."""
-        if setting.unit == "user":
-            return (f"of a user with more than {setting.signs} ratings, {setting.signs} are used",)
-        counts = setting.positions.counts
-        if not self.private or not len(counts):
-            return ()
-        price, texts = plan.price, []
-        for word, count in (("typical", int(np.median(counts))), ("heaviest", int(counts.max()))):
-            whole = gaussian_epsilon(price.mu * math.sqrt(count), plan.delta) if price.mu else count * price.epsilon
-            texts.append(f"{whole:.4g} for the {word} user's {count} ratings together")
-        return (f"the unit is one rating's value; epsilon is {' and '.join(texts)}",)
+        told = {"perturbation": settings.perturbation, "link": self.link}
+        lines, delta = tuple(where.lines(settings)), settings.budget.delta
+        plan = Plan(type(self).__name__, lines, delta, UNITS[settings.unit], public, settings=told)
+        caveats = (*where.caveats(settings), *(_user_cost(plan, settings) if self.private else ()))
+        return replace(plan, caveats=caveats)
 
 
 class OneBit(DPOneBit):
@@ -277,22 +206,49 @@ class OneBit(DPOneBit):
         max_iter: int = 60,
         flip_probability: float = 0.0,
     ) -> None:
-        super().__init__(
-            link=link,
-            threshold=threshold,
-            entry_bound=entry_bound,
-            rank=rank,
-            n_factors=n_factors,
-            reg=reg,
-            tol=tol,
-            max_iter=max_iter,
-        )
+        super().__init__(link=link, threshold=threshold, entry_bound=entry_bound, rank=rank, n_factors=n_factors)
+        self.reg = reg
+        self.tol = tol
+        self.max_iter = max_iter
         self.flip_probability = flip_probability
 
-    def _where(self) -> Perturbation:
+    def _with_positions(self, domain: Domain, budget: Budget, positions: Positions) -> OneBitSettings:
+        settings = super()._with_positions(domain, budget, positions)
+        own = {"reg": self.reg, "tol": self.tol, "max_iter": self.max_iter, "flipped": self.flip_probability}
+        return replace(settings, **own)
+
+    def _where(self, settings: OneBitSettings) -> Perturbation:
         return NoPerturbation()
 
-    def _check(self) -> None:
-        super()._check()
-        if not 0.0 <= self.flip_probability < 0.5:
-            refuse("flip_probability", got=repr(self.flip_probability), needed="0 to below 0.5", try_="1/(1 + e^epsilon)")
+
+def _released(settings: OneBitSettings, scores: Array) -> Released:
+    """The item side of X = U S V^T: factors V S/sqrt(n_users), for which the users' rows sqrt(n_users) U have
+    second moment 1 each, which is what the prior of the fold-in (``reg`` = 1) says."""
+    most = min(settings.n_factors, *scores.shape)
+    if most < 1 or not scores.any():
+        factors = np.zeros((settings.n_items, 0))
+    else:
+        _, values, right = leading_svd(scores, most, None, 1e-6, max_sweeps=30)
+        kept = values > 1e-6 * values[0]
+        factors = right[kept].T * (values[kept] / math.sqrt(scores.shape[0]))
+    fitted = {
+        "link": settings.link_name,
+        "reg": settings.reg,
+        "threshold": settings.threshold,
+        "entry_bound": settings.entry_bound,
+    }
+    return Released("signs", {"item_factors": factors}, fitted)
+
+
+def _user_cost(plan: Plan, settings: OneBitSettings) -> tuple[str, ...]:
+    """What one rating's epsilon means for a whole user: known exactly, as the counts are public here."""
+    if settings.unit == "user":
+        return (f"of a user with more than {settings.signs} ratings, {settings.signs} are used",)
+    counts = settings.positions.counts
+    if not len(counts):
+        return ()
+    price, texts = plan.price, []
+    for name, count in (("typical", int(np.median(counts))), ("heaviest", int(counts.max()))):
+        total = gaussian_epsilon(price.mu * math.sqrt(count), plan.delta) if price.mu else count * price.epsilon
+        texts.append(f"{total:.4g} for the {name} user's {count} ratings together")
+    return (f"the unit is one rating's value; epsilon is {' and '.join(texts)}",)

@@ -24,6 +24,7 @@ from lowkey.methods.constraints import either, flag, not_negative, positive, who
 from lowkey.methods.curator import Curator
 from lowkey.methods.means import damped_means
 from lowkey.methods.rows import default_row_norm, need_ratings, rating_spread
+from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 MEANS_SHARE, COVARIANCE_SHARE, CO_RATINGS_SHARE = 0.15, 0.6, 0.25  # of mu^2, when cleansing
@@ -115,10 +116,10 @@ class DPSVD(Recommender):
         if settings.cleansing:
             return [
                 Request("item_means", 2 * settings.n_items, MEANS_SHARE, note="sums and counts, bounded jointly"),
-                Request("cleansed_covariance", triangle, COVARIANCE_SHARE, symmetric=True),
-                Request("co_ratings", triangle, CO_RATINGS_SHARE, symmetric=True),
+                Request("cleansed_covariance", triangle, COVARIANCE_SHARE, mechanism=SymmetricGaussian),
+                Request("co_ratings", triangle, CO_RATINGS_SHARE, mechanism=SymmetricGaussian),
             ]
-        gram = Request("residual_gram_1", triangle, 1.0, symmetric=True, note="of the rows themselves")
+        gram = Request("residual_gram_1", triangle, 1.0, mechanism=SymmetricGaussian, note="of the rows themselves")
         return [gram, Request("rating_density", 2, DENSITY_SHARE)] if settings.scaling == "posted" else [gram]
 
     def _run(self, settings: SVDSettings, curator: Curator) -> Released:

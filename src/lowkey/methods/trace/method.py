@@ -4,7 +4,7 @@ Paper: Zha 2024, Algorithm 1 (start) and Algorithm 2 (descent); Definition 1 for
 Deviates: every record is clipped to public bounds, so epsilon holds for every data set; the start posts the clipped
 statistic L itself in place of two noisy projectors and a core whose printed noise hides nothing of the antisymmetric
 part; the residual bound falls with the expected error; noise is drawn in the tangent space; the releases compose
-exactly. ``calibration="published"`` is the paper's own form (methods/trace_published.py), private for no epsilon.
+exactly.
 """
 
 from __future__ import annotations
@@ -21,23 +21,30 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from lowkey.data.trace import DenseMeasurements, Measurements, TraceRecords, from_flat_csr, measurements_of
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
-from lowkey.errors import InputError, refuse
+from lowkey.errors import refuse
 from lowkey.kernels.trace_regression import SpectralStart, TangentGradient, largest_projection, largest_whitened
 from lowkey.linalg.lowrank import FixedRank, shrunk_values, tangent_size, truncated
+from lowkey.methods.base import Unscored
+from lowkey.methods.checked_input import without_cells
+from lowkey.methods.constraints import check, not_negative, positive, share, whole, word
+from lowkey.methods.curator import Curator
 from lowkey.methods.trace.bounds import UNCLIPPED, ExactFacts, TraceFacts
 from lowkey.methods.trace.whitening import Whitener
-from lowkey.methods.trace_published import published_path, published_plan
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
+from lowkey.privacy.unit import Unit
 
-UNITS = {"records": "record", "responses": "response"}
+UNITS = {
+    "records": Unit("record", "everything", "replace-one"),
+    "responses": Unit("record", "values", "replace-one"),
+}
 ROOM = 1.0 + 1e-9  # above a maximum over public measurements, so that the clip leaves the largest as it is
 SMALLEST = 1e-100  # a bound above 0 for measurements that are all 0
 
 
-class DPTraceRegression(RegressorMixin, BaseEstimator):
+class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
     """y = <X, coef_> + error, with ``coef_`` of low rank; one record (X, y), or one response y with X public, is protected.
 
     ``error_std``, ``max_singular_value`` (an upper bound on the largest singular value of the coefficients) and
@@ -45,10 +52,19 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
     and ``n_iter`` unless it is given, follow from them (methods/trace_bounds.py). They steer accuracy only: epsilon holds
     whatever they are. ``n_iter=0`` posts the spectral start alone. X has shape (n, d1, d2), or (n, d1) for vectors, or
     is a sequence of sparse matrices or of pairs (A, B) with X = A B^T, or ``cells(...)`` for matrix completion.
-    ``min_singular_value`` is asked for by ``calibration="published"`` alone, whose sensitivities contain it.
     """
 
     private: ClassVar[bool] = True
+    constraints = {
+        "protect": word(*UNITS),
+        "error_std": not_negative(),
+        "max_singular_value": positive(),
+        "n_iter": whole(0),  # 0: the start alone
+        "start_share": share(),
+        "last_share": share(),
+        "residual_bound": positive(),
+        "measurement_bound": positive(),
+    }
 
     def __init__(
         self,
@@ -56,10 +72,8 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         epsilon: float | None = None,
         delta: float | None = None,
         protect: str = "records",
-        calibration: str = "sound",
         error_std: float | None = None,
         max_singular_value: float | None = None,
-        min_singular_value: float | None = None,
         covariance: Any = None,
         n_iter: int | None = None,
         start_share: float = 0.3,
@@ -71,10 +85,8 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.protect = protect
-        self.calibration = calibration
         self.error_std = error_std
         self.max_singular_value = max_singular_value
-        self.min_singular_value = min_singular_value
         self.covariance = covariance
         self.n_iter = n_iter
         self.start_share = start_share
@@ -90,12 +102,9 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         facts = self._facts(measurements, responses)
         billboard = billboard if billboard is not None else Billboard()
         billboard.begin(self.plan(facts))
-        engine = engine if engine is not None else LocalEngine()
-        records = TraceRecords(measurements, responses)
-        if self.calibration == "published":
-            path = published_path(records, facts, self._sigma_r(), self.protect, engine, billboard)
-        else:
-            path = self._path(records, facts, engine, billboard, measurements if self._public_measurements else None)
+        records, engine = TraceRecords(measurements, responses), engine if engine is not None else LocalEngine()
+        curator = Curator(records, engine, billboard)
+        path = self._path(facts, curator, measurements if self._public_measurements else None)
         self.path_ = path  # every point was posted: the path is as public as its end
         self.ledger_ = billboard.ledger
         coef = path[-1].matrix()
@@ -120,74 +129,57 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
 
     def plan(self, facts: TraceFacts) -> Plan:
         """Every release of a fit, its noise and its price, from public facts alone."""
-        fields = {"adjacency": "replace-one", "unit": UNITS[self.protect], "public": self._public(facts)}
-        if self.calibration == "published":
-            assert self.epsilon is not None
-            assert self.delta is not None
-            return published_plan(facts, self.epsilon, self.delta, **fields)
+        fields = {"unit": UNITS[self.protect], "public": self._public(facts)}
         n_iter = self._n_iter(facts)
         size, descent = tangent_size(facts.shape, facts.rank), 1.0 - self.start_share
         start = Request("spectral_start", math.prod(facts.shape), self.start_share if n_iter else 1.0)
         requests = [start]
         if n_iter > 1:
-            share = descent * (1.0 - self.last_share)
-            requests.append(Request("gradient", size, share, times=n_iter - 1, note="in the tangent space"))
+            requests.append(
+                Request("gradient", size, descent * (1.0 - self.last_share), times=n_iter - 1, note="in the tangent space")
+            )
         if n_iter:
-            share = descent * (self.last_share if n_iter > 1 else 1.0)
-            requests.append(Request("last_gradient", size, share, note="in the tangent space"))
-        caveat = f"The unit is one {UNITS[self.protect]}: whoever stands behind m of them is protected at m times this mu."
+            last = descent * (self.last_share if n_iter > 1 else 1.0)
+            requests.append(Request("last_gradient", size, last, note="in the tangent space"))
+        caveat = (
+            f"The unit is {UNITS[self.protect].protected}: whoever stands behind m of them is protected at m times this mu."
+        )
         fields = {**fields, "caveats": (caveat,), "settings": {"rank": facts.rank, "n_iter": n_iter}}
         if not self.private:
-            return Plan.calibrated(type(self).__name__, requests, epsilon=1.0, delta=0.5, **fields).without_noise()
+            return Plan.calibrated(type(self).__name__, requests, epsilon=1.0, delta=0.5, mu=math.inf, **fields)
         assert self.epsilon is not None
         assert self.delta is not None
         return Plan.calibrated(type(self).__name__, requests, epsilon=self.epsilon, delta=self.delta, **fields)
 
     # The method -------------------------------------------------------------------------------------------------------
-    def _path(
-        self,
-        records: TraceRecords,
-        facts: TraceFacts,
-        engine: Engine,
-        billboard: Billboard,
-        measurements: Measurements | None,
-    ) -> list[FixedRank]:
+    def _path(self, facts: TraceFacts, curator: Curator, measurements: Measurements | None) -> list[FixedRank]:
         """The points of the descent. ``measurements`` are given where they are public: their maximum may lower a bound."""
-        point, error = self._start(records, facts, engine, billboard, measurements)
+        point, error = self._start(facts, curator, measurements)
         path, n_iter = [point], self._n_iter(facts)
         for i in range(n_iter):
             residual_bound = self.residual_bound or facts.residual_bound(error)
             bound = self.measurement_bound or facts.projection_bound
             if measurements is not None:
                 bound = min(bound, max(ROOM * largest_projection(measurements, point), SMALLEST))
-            sweep = TangentGradient("gradient" if i < n_iter - 1 else "last_gradient", residual_bound, bound)
-            public = {"point": point}
+            name = "gradient" if i < n_iter - 1 else "last_gradient"
+            sweep = TangentGradient(name, point, residual_bound, bound)
             step = facts.step / facts.n_records
-            noise_std = step * billboard.noise_std(sweep.statistics(public)[0])
+            noise_std = step * curator.noise(sweep)[name]
             if noise_std * math.sqrt(point.tangent_size) < error:  # else the step would add more than it can take away
-                sums, _ = engine.sweep(sweep, records, public=public)
-                point = point.moved(step * billboard.post(sums[sweep.name]), facts.max_singular_value)
+                point = point.moved(step * curator.ask(sweep)[name], facts.max_singular_value)
                 error = facts.next_error(error, noise_std)
             path.append(point)
         return path
 
-    def _start(
-        self,
-        records: TraceRecords,
-        facts: TraceFacts,
-        engine: Engine,
-        billboard: Billboard,
-        measurements: Measurements | None,
-    ) -> tuple[FixedRank, float]:
+    def _start(self, facts: TraceFacts, curator: Curator, measurements: Measurements | None) -> tuple[FixedRank, float]:
         """The truncated, shrunk SVD of the posted statistic, and how far off it is expected to be."""
         bound = facts.whitened_bound
         if measurements is not None:
             bound = min(bound, max(ROOM * largest_whitened(measurements, facts.whitener), SMALLEST))
-        sweep = SpectralStart(facts.residual_bound(facts.largest_error), bound)
-        public = {"shape": facts.shape, "whitener": facts.whitener}
-        noise_std = billboard.noise_std(sweep.statistics(public)[0]) / facts.n_records
-        sums, _ = engine.sweep(sweep, records, public=public)
-        point = truncated(billboard.post(sums["spectral_start"]) / facts.n_records, facts.rank)
+        sweep = SpectralStart(facts.shape, facts.whitener, facts.residual_bound(facts.largest_error), bound)
+        posts = curator.ask(sweep)
+        noise_std = posts.stds["spectral_start"] / facts.n_records
+        point = truncated(posts["spectral_start"] / facts.n_records, facts.rank)
         values = shrunk_values(point.values, noise_std, facts.shape)
         values = np.minimum(values * facts.start_scale(float(np.linalg.norm(values))), facts.max_singular_value)
         return FixedRank(point.left, values, point.right), facts.start_error(noise_std / UNCLIPPED)
@@ -214,16 +206,6 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         )
         return (*public, "all measurements X") if self._public_measurements else public
 
-    def _sigma_r(self) -> float:
-        if self.min_singular_value is None or not 0.0 < self.min_singular_value < math.inf:
-            refuse(
-                "min_singular_value",
-                got=repr(self.min_singular_value),
-                needed="the smallest singular value: the published sensitivities contain it",
-                try_="calibration='sound', which does not need it",
-            )
-        return self.min_singular_value
-
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         _check_rank(self.rank, shape)
         for name in ("epsilon", "delta", "error_std", "max_singular_value"):
@@ -232,22 +214,7 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         assert self.epsilon is not None
         assert self.delta is not None
         check_epsilon_delta(self.epsilon, self.delta)
-        assert self.error_std is not None
-        if not 0.0 <= self.error_std < math.inf:
-            refuse("error_std", got=repr(self.error_std), needed="a finite number, 0 or more", try_="error_std=0.1")
-        for name in ("max_singular_value", "residual_bound", "measurement_bound"):
-            value = getattr(self, name)
-            if value is not None and not 0.0 < value < math.inf:
-                refuse(name, got=repr(value), needed="a finite number above 0", try_=f"{name}=1.0")
-        if self.n_iter is not None and self.n_iter < 0:
-            refuse("n_iter", got=repr(self.n_iter), needed="0 (the start alone) or more", try_="n_iter=None")
-        for name in ("start_share", "last_share"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                refuse(name, got=repr(getattr(self, name)), needed="a number between 0 and 1", try_=f"{name}=0.3")
-        if self.protect not in UNITS:
-            refuse("protect", got=repr(self.protect), needed="records or responses", try_="protect='records'")
-        if self.calibration not in ("sound", "published"):
-            refuse("calibration", got=repr(self.calibration), needed="sound or published", try_="calibration='sound'")
+        check(self.get_params(deep=False), self.constraints)
 
     # Input ------------------------------------------------------------------------------------------------------------
     def _validated(self, X: Any, y: Any) -> tuple[Measurements, NDArray[np.float64]]:
@@ -255,9 +222,12 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
             refuse(
                 "y", got="None", needed="responses: it requires y to be passed, but the target y is None", try_="fit(X, y)"
             )
+        return without_cells(lambda: self._records(X, y))
+
+    def _records(self, X: Any, y: Any) -> tuple[Measurements, NDArray[np.float64]]:
         ready = measurements_of(X)
         if ready is None:
-            X, y = _without_cells(lambda: validate_data(self, X, y, y_numeric=True, **_ARRAYS))
+            X, y = validate_data(self, X, y, y_numeric=True, **_ARRAYS)
             ready = self._wrapped(X)
         y = np.asarray(column_or_1d(y, warn=True), np.float64)
         check_consistent_length(y, range(len(ready)))
@@ -267,8 +237,11 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
         return ready, y
 
     def _measurements(self, X: Any, reset: bool) -> Measurements:
-        ready = measurements_of(X)
-        return ready if ready is not None else self._wrapped(validate_data(self, X, reset=reset, **_ARRAYS))
+        def measured() -> Measurements:
+            ready = measurements_of(X)
+            return ready if ready is not None else self._wrapped(validate_data(self, X, reset=reset, **_ARRAYS))
+
+        return without_cells(measured)
 
     def _wrapped(self, X: Any) -> Measurements:
         if scipy.sparse.issparse(X):
@@ -280,7 +253,7 @@ class DPTraceRegression(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.private  # the noise comes from the operating system
-        tags.regressor_tags.poor_score = self.private  # on the few records of a check
+        tags.regressor_tags.poor_score = True  # none is offered
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
@@ -314,16 +287,6 @@ _ARRAYS: dict[str, Any] = {
     "accept_sparse": "csr",
     "allow_nd": True,
 }
-
-
-def _without_cells(convert: Any) -> Any:
-    """Run a conversion; an error that would quote a cell of the data is replaced by one that does not."""
-    try:
-        return convert()
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-    raise InputError(what="X or y", got="entries that are not numbers", needed="numbers", try_="dropping such records")
 
 
 def _check_rank(rank: Any, shape: tuple[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Public room: trace regression as published, to reproduce the paper's figures; no epsilon holds for every data set.
+"""Lab room: trace regression as published, to reproduce the paper's figures; no epsilon holds for every data set.
 
 Paper: Zha 2024, Algorithms 1 and 2; sensitivities of Theorems 1 and 3, or 6 and 7 for ``protect="responses"``.
 Deviates: the core's noise is r x r independent, for the printed symmetric noise leaves its antisymmetric part bare;
@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.data.trace import TraceRecords
-from lowkey.engines.base import Engine
-from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
+from lowkey.data.trace import Measurements
+from lowkey.errors import refuse
 from lowkey.linalg.lowrank import FixedRank, tangent_size
 from lowkey.linalg.packed import packed_length
+from lowkey.methods.constraints import positive
+from lowkey.methods.curator import Curator
 from lowkey.methods.trace.bounds import TraceFacts
-from lowkey.privacy.billboard import Billboard
+from lowkey.methods.trace.method import UNITS, DPTraceRegression
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
+from lowkey_lab.published.trace_kernel import PublishedCore, PublishedGradient, PublishedProjectors
 
 ETA = 0.5
 CAVEAT = (
@@ -48,27 +50,60 @@ def published_plan(facts: TraceFacts, epsilon: float, delta: float, **fields: An
     return Plan("DPTraceRegression", lines, 2.0 * delta, caveats=(CAVEAT,), sound=False, **fields)
 
 
-def published_path(
-    records: TraceRecords, facts: TraceFacts, sigma_r: float, protect: str, engine: Engine, billboard: Billboard
-) -> list[FixedRank]:
+def published_path(facts: TraceFacts, sigma_r: float, protect: str, curator: Curator) -> list[FixedRank]:
     n, rank = facts.n_records, facts.rank
     low, high = facts.whitener.smallest, facts.whitener.largest
     signal = math.sqrt(high * rank) * facts.max_singular_value if protect == "records" else 0.0
     of_core = math.sqrt(rank / low) * (signal + facts.error_std) * math.log(n)  # n times Delta^(2)
-    public: dict[str, Any] = {"shape": facts.shape, "whitener": facts.whitener, "scale": of_core}
-    sums, _ = engine.sweep(PublishedProjectors(rank, of_core / sigma_r / n), records, public=public)
-    public["left"] = _leading(billboard.post(sums["left_projector"]), facts.shape[0], rank)
-    public["right"] = _leading(billboard.post(sums["right_projector"]), facts.shape[1], rank)
-    sums, _ = engine.sweep(PublishedCore(of_core), records, public=public)
-    left, values, right = np.linalg.svd(billboard.post(sums["core"]) / n)
-    path = [FixedRank(public["left"] @ left, values, public["right"] @ right.T)]
+    design = (facts.shape, facts.whitener)
+    posts = curator.ask(PublishedProjectors(*design, rank, of_core / sigma_r / n))
+    left = _leading(posts["left_projector"], facts.shape[0], rank)
+    right = _leading(posts["right_projector"], facts.shape[1], rank)
+    u, values, v = np.linalg.svd(curator.ask(PublishedCore(*design, left, right, of_core))["core"] / n)
+    path = [FixedRank(left @ u, values, right @ v.T)]
     residual = facts.error_std + (sigma_r * math.sqrt(high) if protect == "records" else 0.0)
     of_gradient = residual * math.sqrt(high * rank * sum(facts.shape) * math.log(n))  # n/eta times Delta_l
     for _ in range(n_steps(n)):
-        sweep = PublishedGradient("gradient", math.inf, math.inf, of_gradient)
-        sums, _ = engine.sweep(sweep, records, public={"point": path[-1]})
-        path.append(path[-1].moved(ETA / n * billboard.post(sums["gradient"])))
+        sweep = PublishedGradient("gradient", path[-1], math.inf, math.inf, of_gradient)
+        path.append(path[-1].moved(ETA / n * curator.ask(sweep)["gradient"]))
     return path
+
+
+class PublishedTraceRegression(DPTraceRegression):
+    """``DPTraceRegression`` as published. ``min_singular_value`` is in the published sensitivities; no epsilon holds."""
+
+    constraints = {**DPTraceRegression.constraints, "min_singular_value": positive()}
+
+    def __init__(
+        self,
+        rank: int = 1,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        protect: str = "records",
+        error_std: float | None = None,
+        max_singular_value: float | None = None,
+        min_singular_value: float | None = None,
+        covariance: Any = None,
+    ) -> None:
+        public = {"error_std": error_std, "max_singular_value": max_singular_value, "covariance": covariance}
+        super().__init__(rank, epsilon, delta, protect, **public)
+        self.min_singular_value = min_singular_value
+
+    def plan(self, facts: TraceFacts) -> Plan:
+        assert self.epsilon is not None
+        assert self.delta is not None
+        fields = {"unit": UNITS[self.protect], "public": self._public(facts)}
+        return published_plan(facts, self.epsilon, self.delta, **fields)
+
+    def _path(self, facts: TraceFacts, curator: Curator, measurements: Measurements | None) -> list[FixedRank]:
+        if self.min_singular_value is None:
+            refuse(
+                "min_singular_value",
+                got="none",
+                needed="the smallest singular value: the published sensitivities contain it",
+                try_="DPTraceRegression, which does not need it",
+            )
+        return published_path(facts, self.min_singular_value, self.protect, curator)
 
 
 def _leading(packed: NDArray[np.float64], order: int, rank: int) -> NDArray[np.float64]:

@@ -1,0 +1,24 @@
+"""Public room: the public rule that chooses a method for a domain and a budget."""
+
+from __future__ import annotations
+
+import math
+
+from lowkey.data.domain import Domain
+from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_FACTORS, CROWD_FOR_MOMENTS
+from lowkey.privacy.accounting import gaussian_mu
+
+
+def default_method(domain: Domain, epsilon: float, delta: float) -> str:
+    """The method for a domain and a budget, from public facts alone.
+
+    Binary feedback: moments, but popularity where the crowd is small. Ratings: factors in rounds, but moments where the
+    catalogue is small and the crowd is not, and means where there is hardly a crowd.
+    """
+    crowd = domain.expected_users * gaussian_mu(epsilon, delta) if domain.expected_users else math.inf
+    enough = crowd >= CROWD_FOR_MOMENTS[domain.feedback]
+    if domain.feedback == "binary":
+        return "moments" if enough else "bias"
+    if enough and domain.n_items <= CATALOGUE_FOR_MOMENTS:
+        return "moments"
+    return "factors" if crowd >= CROWD_FOR_FACTORS else "bias"

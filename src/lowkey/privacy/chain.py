@@ -1,0 +1,104 @@
+"""Gate room: the chain of a ledger's lines: each carries the hash of the one before it, the last one is the head.
+
+A ledger that holds a line holds everything before it as it was. One without it is behind: an old copy, or another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lowkey.errors import LedgerError, refuse
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A line's hash, which stands for all lines up to it, and its number, which may be left out."""
+
+    seq: int | None
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        seq, _, digest = text.strip().rpartition(":")
+        if not ((seq.isdecimal() or not seq) and re.fullmatch("[0-9a-f]{64}", digest)):
+            refuse("expect_head", got="something else", needed="NUMBER:HASH or HASH", try_="what `lowkey ledger head` says")
+        return cls(int(seq) if seq else None, digest)
+
+    @classmethod
+    def read(cls, path: Path) -> Head | None:
+        """The head in a file, or None where it can't be understood."""
+        try:
+            known = json.loads(path.read_text("utf-8"))
+            return cls(int(known["seq"]), str(known["hash"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def is_in(self, records: Sequence[Record]) -> bool:
+        if self.seq is None:
+            return any(record["hash"] == self.hash for record in records)
+        return 0 <= self.seq < len(records) and records[self.seq]["hash"] == self.hash
+
+    def check(self, records: Sequence[Record]) -> None:
+        """Refuse a ledger that never had this head."""
+        if not self.is_in(records):
+            raise LedgerError(
+                what="the ledger is behind, or is another one",
+                got=f"{len(records)} lines without the one that was kept as its head",
+                needed="the ledger with everything that was spent since",
+                try_="the latest copy; an older one would spend the same budget twice",
+            )
+
+
+def write_head(path: Path, record: Record) -> None:
+    """Whole or not at all, and on disk."""
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "w") as file:
+        json.dump({"seq": record["seq"], "hash": record["hash"]}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def verify_chain(text: bytes, previous: str, seq: int) -> list[Record]:
+    """Parse lines and check that each is the successor of the one before it."""
+    records: list[Record] = []
+    for line in text.split(b"\n")[:-1]:
+        try:
+            record = json.loads(line)
+            canonical = json.dumps(record, sort_keys=True).encode()
+            good = record["seq"] == seq and record["prev"] == previous and record["hash"] == record_hash(record)
+        except (ValueError, KeyError, TypeError):
+            raise broken(f"line {seq + 1} can't be read") from None
+        if not good or canonical != line:
+            raise broken(f"line {seq + 1} is not what was written")
+        records.append(record)
+        previous, seq = record["hash"], seq + 1
+    if text and not text.endswith(b"\n"):
+        raise broken("its last line is cut")
+    return records
+
+
+def record_hash(record: Record) -> str:
+    body = {key: value for key, value in record.items() if key != "hash"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def broken(how: str) -> LedgerError:
+    return LedgerError(
+        what="the ledger is damaged",
+        got=how,
+        needed="the file as it was written",
+        try_="the latest copy; an older one gives back what was spent",
+    )
