@@ -245,8 +245,8 @@ def published_for(asked: float) -> type[lk.DPBias]:
     """A method that says that its noise was published for this epsilon, whatever holds for it."""
 
     class Published(lk.DPBias):
-        def _plan(self, settings: Any) -> Any:
-            plan = super()._plan(settings)
+        def plan_of(self, settings: Any) -> Any:
+            plan = super().plan_of(settings)
             return replace(plan, settings={**plan.settings, "asked_epsilon": asked})
 
     return Published
