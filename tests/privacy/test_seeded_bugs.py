@@ -93,8 +93,8 @@ class HalfGaussian(Gaussian):
 
 
 class HalfTheNoise(Honest):
-    def _plan(self, settings: Any) -> Any:
-        plan = super()._plan(settings)
+    def plan_of(self, settings: Any) -> Any:
+        plan = super().plan_of(settings)
         lines = [replace(line, mechanism=HalfGaussian(line.mechanism.noise_multiplier)) for line in plan.lines]
         return replace(plan, lines=tuple(lines))
 
@@ -153,8 +153,8 @@ class SameAgain(Gaussian):
 
 
 class ReusedNoise(Honest):
-    def _plan(self, settings: Any) -> Any:
-        plan = super()._plan(settings)
+    def plan_of(self, settings: Any) -> Any:
+        plan = super().plan_of(settings)
         lines = [replace(line, mechanism=SameAgain(line.mechanism.noise_multiplier)) for line in plan.lines]
         return replace(plan, lines=tuple(lines))
 
