@@ -169,7 +169,7 @@ class ScaleFromUsers(Honest):
 class NotBooked(Honest):
     def ask(self, sweep: Sweep, curator: Any) -> Any:
         sums, _ = curator._engine.sweep(sweep, curator._data)
-        return {"by_item": sums["by_item"]._open() * GRID.step, "total": curator._billboard.post(sums["total"])}
+        return {"by_item": sums["by_item"]._open() * GRID.step, "total": curator.billboard.post(sums["total"])}
 
 
 class NotBookedPeeking(Honest):
