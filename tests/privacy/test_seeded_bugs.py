@@ -114,9 +114,9 @@ class HalfLaterGaussian(Gaussian):
 
 
 class HalfTheNoiseLater(Honest):
-    def plan(self, domain: Any) -> Any:
+    def plan_of(self, settings: Any) -> Any:
         POSTED.clear()
-        plan = super().plan(domain)
+        plan = super().plan_of(settings)
         lines = [replace(line, mechanism=HalfLaterGaussian(line.mechanism.noise_multiplier)) for line in plan.lines]
         return replace(plan, lines=tuple(lines))
 
