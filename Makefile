@@ -5,11 +5,17 @@ READY := .venv/.ready
 # Threads inside a test process; the tests themselves run in parallel.
 JOBS ?= 2
 
-.PHONY: help demo test lint types reproduce results docs bench clean
+# Mutants: so many, drawn by the seed (each commit draws others), or one by name; all of them if neither is given.
+SAMPLE ?=
+ONLY ?=
+SEED ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+
+.PHONY: help demo test mutants lint types reproduce results docs bench clean
 
 help:
 	@echo "make demo   a private recommender on made-up data, from ratings to a checked release"
 	@echo "make test   the tests"
+	@echo "make mutants  seeded privacy bugs, and which test finds each (SAMPLE=3: some of them; ONLY=name: one)"
 	@echo "make lint   ruff         make types  pyright"
 	@echo "make docs   the documentation as a site, in site/"
 	@echo "make bench  speed against peers, in one run"
@@ -29,6 +35,11 @@ demo: $(READY)
 test: $(READY)
 	@echo "==> Tests"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+mutants: $(READY)
+	@echo "==> Mutants: seeded privacy bugs, and the tests that find them"
+	@$(BIN)/python tests/mutants/run.py --jobs $(JOBS) \
+		$(if $(SAMPLE),--narrow --sample $(SAMPLE) --seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 lint: $(READY)
 	@echo "==> ruff"

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.privacy.guarantee import Guarantee
     from lowkey.privacy.ledger import Ledger
     from lowkey.privacy.plan import Plan
+    from lowkey.privacy.unit import Unit
     from lowkey.release import load, verify
     from lowkey.serving.randomize import randomize_signs
 
@@ -54,6 +55,7 @@ HOMES = {
     "lowkey.privacy.guarantee": ("Guarantee",),
     "lowkey.privacy.ledger": ("Ledger",),
     "lowkey.privacy.plan": ("Plan",),
+    "lowkey.privacy.unit": ("Unit",),
     "lowkey.release": ("load", "verify"),
     "lowkey.serving.randomize": ("randomize_signs",),
 }

@@ -229,8 +229,8 @@ def test_booked_is_at_most_asked(case: Case, epsilon: float) -> None:
         assert 0.999 * epsilon <= guarantee.epsilon <= epsilon
     assert guarantee.delta <= 1e-6
     assert guarantee.noise_is_private
-    for word in (guarantee.unit, guarantee.adjacency.split("-")[0], "epsilon", "delta"):
-        assert word.rstrip("e") in str(guarantee)
+    for word in (guarantee.unit.protected, guarantee.unit.compared, "epsilon", "delta"):
+        assert word in str(guarantee)
     assert estimator.plan(case.domain).guarantee().epsilon >= guarantee.epsilon * (1 - 1e-9)
     assert "NOT PRIVATE" not in guarantee.sentence()
 

@@ -100,7 +100,7 @@ def test_matrix_completion():
     known = {**PRIVATE, "max_singular_value": 40.0, "covariance": 1 / 300}
     model = DPTraceRegression(2, **known).fit(X, y)
     assert np.sqrt(np.mean((model.coef_ - coef) ** 2)) < 0.2 * np.sqrt(np.mean(coef**2))
-    assert model.guarantee_.unit == "record"
+    assert model.guarantee_.unit.name == "record"
     np.testing.assert_allclose(model.predict(cells([3], [4], (20, 15))), [model.coef_[3, 4]])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from estimators import Row, as_row
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from replay import Record
+from replay import Record, arrays_in
 
 import lowkey as lk
 
@@ -66,7 +66,7 @@ def _directions(domain: lk.Domain, known: Record) -> Iterator[tuple[str, np.ndar
     arrays_ = {f"post {i}": np.asarray(entry.posted) for i, entry in enumerate(known.entries)}
     arrays_ |= {f"the model's {name}": np.asarray(array) for name, array in known.model.arrays.items()}
     for call_at, call in enumerate(known.calls):
-        arrays_ |= {f"{k} of sweep {call_at}": v for k, v in call.public.items() if isinstance(v, np.ndarray)}
+        arrays_ |= {f"{name} of sweep {call_at}": array for name, array in arrays_in(call.sweep)}
     for source, array in arrays_.items():
         if array.size == n * (n + 1) // 2 and array.ndim == 1:
             full = np.zeros((n, n))

@@ -12,21 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from bounds import share
 from estimators import Row, ratings_of
 from numba import get_num_threads, set_num_threads
 from scipy import stats
 
 import lowkey as lk
 from lowkey.data.ratings import Block
-from lowkey.engines.base import Engine
+from lowkey.engines.base import Engine, kernel_threads
+from lowkey.kernels.sweep import Sweep
 from lowkey.model import Model
-from lowkey.privacy.noise import NoiseSource, SeededNoise
+from lowkey.privacy.noise import MIN_SCALE, NoiseSource, SeededNoise
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.sums import Statistic, Unreleased
 
@@ -47,14 +48,14 @@ class Entry:
     units: np.ndarray  # the raw sum, in grid units
     posted: np.ndarray
     call: int  # the sweep that it came from
+    drawn: list[tuple[float, int]]  # what the sampler was asked for: the scale in units of its (refined) grid, and how many
 
 
 @dataclass
 class Call:
     """One sweep of the recorded run, ready to be run again for any user."""
 
-    sweep: Any
-    public: dict[str, Any]
+    sweep: Sweep
     statistics: tuple[Statistic, ...]
     local_from: int | None  # the sweep whose local state it was given
 
@@ -77,19 +78,20 @@ class WatchingEngine(Engine):
     """A plain engine that notes what it was asked, or compares it with what was noted before."""
 
     block_size: int = 7
+    threads: int = 1
     expected: list[Call] | None = None
     calls: list[Call] = field(default_factory=list)
     made: list[tuple[Unreleased, int]] = field(default_factory=list)
 
-    def sweep(self, sweep: Any, data: Any, local: Any = None, public: Any = None) -> Any:
-        public = dict(public or {})
-        call = Call(sweep, _snapshot(public), sweep.statistics(public), None if local is None else local[0])
+    def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
+        call = Call(_snapshot(sweep), sweep.statistics, None if local is None else local[0])
         if self.expected is not None:
             self._compare(len(self.calls), call)
         sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
         parts: list[Any] = []
-        for i, block in enumerate(data._open_blocks(self.block_size)):
-            parts.append(sweep.run(block, None if local is None else local[1][i], public, sums))
+        with kernel_threads(self.threads):
+            for i, block in enumerate(data._open_blocks(self.block_size)):
+                parts.append(sweep.run(block, None if local is None else local[1][i], sums))
         self.calls.append(call)
         closed = {s.name: Unreleased(s, sums[s.name]) for s in call.statistics}
         self.made += [(u, len(self.calls) - 1) for u in closed.values()]
@@ -103,25 +105,48 @@ class WatchingEngine(Engine):
         if at >= len(self.expected):
             raise Violation(f"the neighbour's fit runs more than {len(self.expected)} sweeps")
         known = self.expected[at]
-        if call.sweep != known.sweep:
-            raise Violation(f"sweep {at} has bounds that depend on the data: {call.sweep} after {known.sweep}")
-        if not _equal(call.public, known.public):
-            raise Violation(f"sweep {at} got public values that depend on the data beyond the posts")
+        if type(call.sweep) is not type(known.sweep):
+            raise Violation(f"sweep {at} is a {type(call.sweep).__name__} after a {type(known.sweep).__name__}")
+        for name, value in vars(call.sweep).items():
+            if not _equal(value, vars(known.sweep)[name]):
+                kind = type(call.sweep).__name__
+                raise Violation(f"sweep {at}: {name} of {kind} depends on the data beyond the posts")
         if call.statistics != known.statistics:
             raise Violation(f"sweep {at}: a sensitivity, grid or shape depends on the data")
 
 
+class Overheard:
+    """A noise source, and what it was asked for."""
+
+    def __init__(self, noise: NoiseSource) -> None:
+        self.noise, self.asked = noise, list[tuple[float, int]]()
+
+    def rounded_gaussian(self, scale: float, size: int) -> np.ndarray:
+        self.asked.append((scale, size))
+        return self.noise.rounded_gaussian(scale, size)
+
+    def discrete_laplace(self, scale: float, size: int) -> np.ndarray:
+        self.asked.append((scale, size))
+        return self.noise.discrete_laplace(scale, size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.noise, name)
+
+
 class RecordingBillboard(lk.Billboard):
-    """The real billboard; it also keeps each raw sum before it is noised."""
+    """The real billboard; it also keeps each raw sum before it is noised, and the draws that were asked for."""
 
     def __init__(self, noise: NoiseSource, engine: WatchingEngine) -> None:
-        super().__init__(noise=noise)
+        self.overheard: Any = Overheard(noise)
+        super().__init__(noise=self.overheard)
         self.engine, self.entries = engine, list[Entry]()
 
     def _release(self, unreleased: Unreleased, line: Line) -> Any:
         units = np.array(unreleased._units)
+        self.overheard.asked = []
         posted = super()._release(unreleased, line)
-        self.entries.append(Entry(unreleased.statistic, line, units, posted, self.engine.call_of(unreleased)))
+        call, drawn = self.engine.call_of(unreleased), self.overheard.asked
+        self.entries.append(Entry(unreleased.statistic, line, units, posted, call, drawn))
         return posted
 
 
@@ -151,9 +176,16 @@ class ForcingBillboard(lk.Billboard):
         return entry.posted
 
 
-def record(estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray, noise: NoiseSource) -> Record:
+def record(
+    estimator: Any,
+    domain: lk.Domain,
+    rows: list[Row],
+    keys: np.ndarray,
+    noise: NoiseSource,
+    engine: WatchingEngine | None = None,
+) -> Record:
     """Run a fit on D and keep everything. Raises if its own books do not balance or its noise is not what was booked."""
-    engine = WatchingEngine()
+    engine = WatchingEngine() if engine is None else engine
     billboard = RecordingBillboard(noise, engine)
     with counted_openings() as openings, one_thread():
         estimator.fit(ratings_of(domain, rows, keys), engine=engine, billboard=billboard)
@@ -165,10 +197,10 @@ def record(estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray,
     return found
 
 
-def replay(known: Record, estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray) -> float:
+def replay(known: Record, estimator: Any, domain: lk.Domain, rows: list[Row], keys: np.ndarray, threads: int = 1) -> float:
     """Run the neighbour against the record; returns the largest move as a share of the declared sensitivity."""
     billboard = ForcingBillboard(known)
-    engine = WatchingEngine(block_size=1000, expected=known.calls)
+    engine = WatchingEngine(block_size=1000, threads=threads, expected=known.calls)
     with one_thread():
         estimator.fit(ratings_of(domain, rows, keys), engine=engine, billboard=billboard)
     if (billboard.at, len(engine.calls)) != (len(known.entries), len(known.calls)):
@@ -192,17 +224,7 @@ def move_share(entry: Entry, moved: np.ndarray, adjacency: Any) -> float:
     statistic, moved = entry.statistic, np.atleast_1d(moved)
     if entry.line.mechanism.kind == "randomized-response":
         return np.count_nonzero(moved) / entry.line.mechanism.signs
-    weights = np.ones(moved.shape[-1], np.int64)
-    if statistic.layout == "symmetric":
-        weights[:] = 2
-        weights[diagonal_of(statistic.order)] = 1
-    allowed = Fraction(statistic.sensitivity.under(adjacency)) / Fraction(2) ** statistic.grid.exponent
-    power = 1 if statistic.sensitivity.norm == "l1" else 2
-    rough = float(np.sum(weights * np.abs(moved.astype(np.float64)) ** power)) ** (1 / power) / float(allowed)
-    if abs(rough - 1.0) > 1e-6:
-        return rough
-    exact = sum(int(w) * abs(int(d)) ** power for w, d in np.broadcast(weights, moved))
-    return min(rough, 1.0) if exact <= allowed**power else max(rough, 1.0 + 1e-12)
+    return share(statistic, moved, adjacency)
 
 
 def diagonal_of(order: int) -> np.ndarray:
@@ -232,16 +254,24 @@ def check_books(found: Record) -> None:
 
 
 def check_noise(found: Record, noise: NoiseSource) -> None:
-    """The noise that was really added is as wide as its price says (within about 10 %), and no draw was used twice."""
+    """Of every post: the noise that was really added is as wide as its price says, and no draw was used twice.
+
+    What the sampler was asked for is compared exactly, at every post. What came out is measured at every post too, by its
+    own draws alone: a post of n numbers with half the noise is seen if n is 80 or more. The first post of each name is
+    measured once more, with enough draws of the same mechanism to see a tenth. Each check has a false alarm of FALSE_ALARM.
+    """
     drawn: list[tuple[str, np.ndarray]] = []
     first: dict[str, Entry] = {}
     for at, entry in enumerate(found.entries):
         if entry.line.mechanism.kind in ("none", "randomized-response", "thresholded-gaussian"):
             continue
         first.setdefault(entry.statistic.name, entry)
+        where = f"post {at} ({entry.statistic.name!r})"
+        _check_asked(where, entry, found.adjacency)
         scaled = standardised_noise(entry, entry.posted, found.adjacency)
+        _check_spread(where, entry, scaled)
         rows = scaled.reshape(-1, scaled.shape[-1]) if scaled.shape[-1] >= 16 else scaled.reshape(1, -1)
-        drawn += [(f"post {at} ({entry.statistic.name!r})", row) for row in rows]
+        drawn += [(where, row) for row in rows[:16]]
     for i, (where, row) in enumerate(drawn):
         for other, earlier in drawn[:i]:
             n = min(row.size, earlier.size)
@@ -259,31 +289,61 @@ def _check_width(entry: Entry, adjacency: Any, noise: NoiseSource) -> None:
     while len(draws) * (len(diagonal) or entry.units.size) < ENOUGH_DRAWS:
         draws.append(standardised_noise(entry, posted, adjacency))
         posted = entry.line.mechanism.apply(entry.units.copy(), entry.statistic, adjacency, noise)
-    every = np.stack(draws)
+    _check_spread(repr(entry.statistic.name), entry, np.stack(draws))
+
+
+def _check_spread(where: str, entry: Entry, scaled: np.ndarray) -> None:
+    """Standardised draws have a spread of one, the diagonal of a symmetric matrix apart."""
+    diagonal = diagonal_of(entry.statistic.order) if entry.statistic.layout == "symmetric" else np.zeros(0, np.int64)
     laplace = entry.line.mechanism.kind == "laplace"
-    for where, part in (("", np.delete(every, diagonal, axis=-1)), (" on the diagonal", every[..., diagonal])):
+    for place, part in (("", np.delete(scaled, diagonal, axis=-1)), (" on the diagonal", scaled[..., diagonal])):
         if part.size == 0:
             continue
         # Sums of n squared standard normals, or of n absolute values of a unit Laplace: chi-square laws.
         degrees, size = (2 * part.size, 2.0 * np.abs(part).sum()) if laplace else (part.size, float(np.sum(part**2)))
         if not FALSE_ALARM / 2 < stats.chi2.sf(size, degrees) < 1 - FALSE_ALARM / 2:
             width = size / degrees if laplace else math.sqrt(size / degrees)
-            raise Violation(f"{entry.statistic.name!r}{where}: the noise is {width:.3g} times as wide as its price says")
+            raise Violation(f"{where}{place}: the noise is {width:.3g} times as wide as its price says")
+
+
+def _check_asked(where: str, entry: Entry, adjacency: Any) -> None:
+    """At every post the sampler was given the scales of the price, on a grid just as fine as these scales need."""
+    statistic = entry.statistic
+    wanted = np.unique(_widths(entry, adjacency)) / statistic.grid.step
+    if entry.line.mechanism.kind == "laplace" or wanted.min() >= MIN_SCALE:
+        finer = np.zeros(len(wanted))
+    else:
+        finer = np.maximum(0.0, np.ceil(np.log2(MIN_SCALE / wanted)))
+    asked = sum(count for _, count in entry.drawn)
+    if asked < statistic.size:
+        raise Violation(f"{where}: {asked} draws for {statistic.size} numbers")
+    for scale, _ in entry.drawn:
+        if not np.isclose(scale, wanted * 2.0**finer, rtol=1e-9, atol=0.0).any():
+            raise Violation(f"{where}: the sampler was asked for another scale than that of the price")
+    lattice = np.asarray(entry.posted, np.float64) / statistic.grid.step * 2.0 ** finer.max()
+    if not np.array_equal(lattice, np.round(lattice)):
+        raise Violation(f"{where}: what was posted lies on a finer grid than its price needs: the noise is too narrow")
 
 
 def standardised_noise(entry: Entry, posted: np.ndarray, adjacency: Any) -> np.ndarray:
     """What was added, in units of what the booked price demands (from mu or epsilon, not from the mechanism's code)."""
+    statistic = entry.statistic
+    return np.atleast_1d(posted - entry.units * statistic.grid.step) / _widths(entry, adjacency)
+
+
+def _widths(entry: Entry, adjacency: Any) -> np.ndarray:
+    """The scale of the noise on each number of the last axis that the booked price demands."""
     statistic, mechanism = entry.statistic, entry.line.mechanism
-    added = np.atleast_1d(posted - entry.units * statistic.grid.step)
     bound = statistic.sensitivity.under(adjacency)
+    length = statistic.shape[-1] if statistic.shape else 1
     if mechanism.kind == "laplace":
-        return added * mechanism.epsilon / bound
-    width = np.full(added.shape[-1], bound / mechanism.mu)
+        return np.full(length, bound / mechanism.epsilon)
+    width = np.full(length, bound / mechanism.mu)
     if mechanism.kind == "symmetric-gaussian":
-        off = np.ones(added.shape[-1], bool)
+        off = np.ones(length, bool)
         off[diagonal_of(statistic.order)] = False
         width[off] /= math.sqrt(2.0)
-    return added / width
+    return width
 
 
 def contributions(known: Record, row: Row, key: int) -> list[np.ndarray]:
@@ -296,7 +356,7 @@ def contributions(known: Record, row: Row, key: int) -> list[np.ndarray]:
         for call in known.calls:
             parts = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
             local = None if call.local_from is None else locals_[call.local_from]
-            locals_.append(call.sweep.run(block, local, call.public, parts))
+            locals_.append(call.sweep.run(block, local, parts))
             sums.append(parts)
     return [sums[entry.call][entry.statistic.name] for entry in known.entries]
 
@@ -329,8 +389,28 @@ def counted_openings() -> Iterator[list[str]]:
         Unreleased._open = original  # type: ignore[method-assign]
 
 
-def _snapshot(public: dict[str, Any]) -> dict[str, Any]:
-    return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in public.items()}
+def _snapshot(value: Any) -> Any:
+    """A sweep with its own copies of its arrays, wherever among its fields they are."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Sweep):
+        return replace(value, **{f.name: _snapshot(getattr(value, f.name)) for f in fields(value)})  # type: ignore[arg-type]
+    if isinstance(value, dict):
+        return {name: _snapshot(part) for name, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_snapshot, value))
+    return value
+
+
+def arrays_in(value: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """The public arrays that a sweep holds, wherever among its fields they are."""
+    if isinstance(value, np.ndarray):
+        yield name, value
+    parts = vars(value) if isinstance(value, Sweep) else value if isinstance(value, dict) else None
+    if parts is None and isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts = value._asdict()
+    for key, part in (parts or {}).items():
+        yield from arrays_in(part, key)
 
 
 def _equal(a: Any, b: Any) -> bool:

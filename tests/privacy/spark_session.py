@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import lowkey
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -55,7 +57,9 @@ def spark() -> Any:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # for the sweeps of spark_sweeps.py
+    # for the sweeps of spark_sweeps.py, and for the package that is tested here, wherever it lies
+    places = [str(Path(__file__).parent), str(Path(lowkey.__file__).parents[1])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(places)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2, 2]").appName("lowkey tests")  # a task may fail once
     for name, value in SETTINGS.items():

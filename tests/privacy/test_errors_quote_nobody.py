@@ -1,4 +1,4 @@
-"""No exception, warning, context or repr carries a cell: canaries of every wrong kind, in every column, through every way in.
+"""No exception, warning, context or repr carries a cell: canaries of every kind, in every column, through every way in.
 
 A canary is a text, a number or an object that shows one whenever it is converted or printed. Whatever is raised is walked
 through: words, arguments, notes, causes and contexts.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import unicodedata
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ import lowkey as lk
 from lowkey.cli.main import run
 from lowkey.data.columns import ColumnNames
 from lowkey.data.spark_errors import on_driver, on_executor
-from lowkey.data.spark_rows import BLOCK_COLUMNS, GroupByUser
+from lowkey.data.spark_rows import BLOCK_COLUMNS, GroupByUser, SparkRows
 from lowkey.errors import BudgetError, InputError
 from lowkey.kernels.bias import ItemMeans
 from lowkey.privacy.sums import Unreleased
@@ -69,6 +71,47 @@ def test_a_user_whose_rows_are_spread_over_files_and_partitions_that_are_empty(s
     ratings = lk.from_spark(spark.read.parquet(str(tmp_path)), DOMAIN, **COLUMNS, partitions=8)
     sums, _ = lk.SparkEngine(spark).sweep(ItemMeans(*BOUNDS), ratings, public=PUBLIC)
     assert np.array_equal(opened(sums["item_means"]), expected_means(table))
+
+
+def spark_people(ratings: lk.Ratings) -> Counter[tuple[bytes, bytes, bytes]]:
+    """Key, items and values of every user in the frame of blocks."""
+    rows = ratings._open_rows()
+    assert isinstance(rows, SparkRows)
+    found: Counter[tuple[bytes, bytes, bytes]] = Counter()
+    for block in rows._open_frame().collect():
+        offsets, keys = np.frombuffer(block["offsets"], np.int64), np.frombuffer(block["keys"], np.uint64)
+        items, values = np.frombuffer(block["items"], np.int32), np.frombuffer(block["ratings"], np.float32)
+        for key, a, b in zip(keys, offsets, offsets[1:], strict=False):
+            found[key.tobytes(), items[a:b].tobytes(), values[a:b].tobytes()] += 1
+    return found
+
+
+def local_people(table: pa.Table, domain: lk.Domain) -> Counter[tuple[bytes, bytes, bytes]]:
+    whole = lk.from_frame(table, domain, **COLUMNS)._open_rows().whole()
+    ends = zip(whole.keys, whole.offsets, whole.offsets[1:], strict=False)
+    return Counter((key.tobytes(), whole.items[a:b].tobytes(), whole.values[a:b].tobytes()) for key, a, b in ends)
+
+
+def test_people_are_those_of_the_other_readers_and_change_for_nobody_else(spark: Any) -> None:  # noqa: F811
+    """Ids in several spellings, which Spark would deal to several partitions; then users leave, come, are exchanged."""
+    rows = [(f"user {u:02d}", f"film {(u * 5 + i) % 16:02d}", 1.0 + i) for u in range(13) for i in range(3)]
+    spelled = [(f" {user}\u2003" if at % 2 else user, f"{item} ", rating) for at, (user, item, rating) in enumerate(rows)]
+    spelled += [("Zoe\u0308", "film 01", 2.0), ("Zo\u00eb ", "film 02", 3.0), ("\tZo\u00eb", "film 03", 4.0)]
+    tidy = [*rows, *(("Zo\u00eb", f"film 0{i}", i + 1.0) for i in (1, 2, 3))]
+    as_table = lambda rows: pa.table(dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True)))
+    read = lambda rows: lk.from_spark(spark.createDataFrame(as_table(rows)), DOMAIN, **COLUMNS, partitions=5)
+    before = spark_people(read(spelled))
+    assert before == local_people(as_table(tidy), DOMAIN)
+    assert sum(before.values()) == 14
+    for user in ("user 00", "user 06", "Zo\u00eb"):
+        left = before - spark_people(read([row for row in spelled if unicodedata.normalize("NFC", row[0]).strip() != user]))
+        assert sum(left.values()) == 1
+    more = spark_people(read([*spelled, ("a user", "film 03", 5.0)]))
+    assert (sum((more - before).values()), sum((before - more).values())) == (1, 0)
+    swapped = spark_people(read([("new" if row[0] == "Zoe\u0308" else row[0], *row[1:]) for row in spelled]))
+    assert (sum((swapped - before).values()), sum((before - swapped).values())) == (2, 1)  # half of Zoe is a new user
+    with pytest.raises(InputError, match="column 'user': got missing values"):
+        read([*spelled, (" \u2003", "film 03", 5.0)])
 
 
 def replaced(table: pa.Table, column: str, value: Any, kind: Any = None) -> pa.Table:

@@ -25,6 +25,7 @@ from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, RecordBloc
 from lowkey.kernels import trace_regression as kernel
 from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.noise import SeededNoise
+from lowkey.privacy.unit import Unit
 
 N, SHAPE, RANK = 40, (7, 5), 2
 EPSILON = 100.0  # few records: with less, the steps would be given up as hopeless, and not tested
@@ -94,7 +95,7 @@ def contributions(known: Record, x: np.ndarray, y: float, kind: str) -> list[np.
     for entry in known.entries:
         call = known.calls[entry.call]
         sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
-        call.sweep.run(block, None, call.public, sums)
+        call.sweep.run(block, None, sums)
         found.append(sums[entry.statistic.name])
     return found
 
@@ -144,7 +145,7 @@ def test_whole_fits_with_one_response_replaced():
             model, low = estimator("responses"), y.copy()
             low[at] = -1e7
             known = recorded(model, X, low)
-            assert known.plan.unit == "response"
+            assert known.plan.unit == Unit("record", "values", "replace-one")
             high = low.copy()
             high[at] = value
             largest = max(largest, replayed(known, model, estimator("responses"), X, high))
@@ -193,11 +194,11 @@ def test_a_bound_from_private_measurements_is_noticed(monkeypatch):
 
 def test_what_is_booked_is_what_was_asked():
     X, y = crowd()
-    for protect, unit in (("records", "record"), ("responses", "response")):
+    for protect, what in (("records", "everything"), ("responses", "values")):
         guarantee = estimator(protect).fit(X, y).guarantee_
-        assert (guarantee.unit, guarantee.adjacency) == (unit, "replace-one")
+        assert guarantee.unit == Unit("record", what, "replace-one")
         assert 0.9999 * EPSILON < guarantee.epsilon <= EPSILON
-        assert any(f"one {unit}" in caveat for caveat in guarantee.caveats)
+        assert any(guarantee.unit.protected in caveat for caveat in guarantee.caveats)
 
 
 def test_noise_has_the_dimension_of_the_tangent_space():

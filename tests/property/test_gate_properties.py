@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lowkey.errors import BudgetError
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.mechanisms import Gaussian, Laplace, RandomizedResponse, SymmetricGaussian
+from lowkey.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse, SymmetricGaussian
 from lowkey.privacy.plan import Line, Plan, Request, price
 from lowkey.privacy.sums import Sensitivity
 
@@ -46,6 +46,15 @@ def test_more_posts_never_cost_less(posts: list[Line], delta: float) -> None:
     assert whole >= price(posts[:-1], delta).epsilon * (1 - 1e-6)
     assert whole >= max(price([line], delta).epsilon for line in posts) * (1 - 1e-6)
     assert price(posts, delta / 10).epsilon >= whole * (1 - 1e-6)
+
+
+@given(mechanisms, st.integers(1, 1000), st.integers(2, 6), deltas)
+def test_a_line_costs_as_much_as_its_posts_one_by_one(mechanism: Mechanism, size: int, times: int, delta: float) -> None:
+    one_by_one = price([Line(f"x{i}", mechanism, size) for i in range(times)], delta).epsilon
+    assert price([Line("x", mechanism, size, times)], delta).epsilon == pytest.approx(one_by_one, rel=1e-9, abs=1e-9)
+    # Where the price is pure, it is the sum, and needs no delta.
+    if mechanism.mu == 0.0:
+        assert price([Line("x", mechanism, size, times)], 0.0).epsilon == pytest.approx(times * mechanism.epsilon, rel=1e-6)
 
 
 @given(st.lists(st.floats(1.0, 50.0), min_size=1, max_size=12), st.floats(0.05, 5.0))

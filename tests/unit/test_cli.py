@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -287,6 +288,27 @@ def test_a_planned_year_fits_its_budget_exactly(here: Path, tmp_path: Path, caps
     assert not (tmp_path / "4").exists()
     assert lk.load(tmp_path / "3").guarantee.epsilon == pytest.approx(3.0, rel=1e-3)
     assert lk.load(tmp_path / "3").guarantee.epsilon <= 3.0
+
+
+def test_a_restored_ledger_is_refused_with_its_total(here: Path, tmp_path: Path, capsys: Any) -> None:
+    """An old copy of the ledger has budget left; the anchor elsewhere, or the head that was noted, knows better."""
+    people, elsewhere = tmp_path / "people", tmp_path / "elsewhere"
+    people.mkdir()
+    elsewhere.mkdir()
+    line = f"release ratings.parquet {GOOD} --ledger {people / 'ledger.jsonl'} --total-epsilon 3"
+    anchored = f"{line} --anchor {elsewhere / 'anchor'} --json"
+    assert lk.Ledger(people / "ledger.jsonl", total=(3.0, 1e-5), anchor=elsewhere / "anchor").total == (3.0, 1e-5)
+    shutil.copytree(people, tmp_path / "copy")
+    assert lowkey(f"{anchored} --out {tmp_path / 'first'}") == 0
+    head = json.loads(capsys.readouterr().out)["ledger_head"]
+    shutil.rmtree(people)
+    shutil.copytree(tmp_path / "copy", people)
+    for refused in (anchored, f"{line} --expect-head {head}"):
+        assert lowkey(f"{refused} --out {tmp_path / 'second'}") == 1
+        assert "behind" in capsys.readouterr().err
+        assert not (tmp_path / "second").exists()
+    assert lowkey(f"release ratings.parquet {GOOD} --anchor {elsewhere / 'anchor'} --out {tmp_path / 'third'}") == 2
+    assert "--ledger" in capsys.readouterr().err
 
 
 def test_control_c_leaves_no_half_release_and_an_honest_ledger(

@@ -23,6 +23,7 @@ from lowkey.linalg.links import FlippedSignLoss, link_of
 from lowkey.methods.one_bit.method import DPOneBit, OneBit
 from lowkey.privacy.accounting import gaussian_epsilon, second_opinion
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.unit import Unit
 from lowkey.serving.randomize import randomize_signs
 
 USERS, ITEMS = 40, 30
@@ -73,7 +74,7 @@ def test_booked_is_what_was_asked_and_what_was_posted(perturbation: str, link: s
     )
     guarantee = estimator.fit(board()).guarantee_
     assert 2.0 * (1.0 - 1e-6) <= guarantee.epsilon <= 2.0
-    assert (guarantee.unit, guarantee.adjacency, guarantee.delta) == (unit, "replace-one", delta or 0.0)
+    assert (guarantee.unit, guarantee.delta) == (Unit(unit, "values", "replace-one"), delta or 0.0)
     assert any("who rated what" in fact for fact in guarantee.public)
     # a second accountant, on what the ledger says was posted
     spent = estimator.ledger_.spent()
@@ -217,7 +218,7 @@ def test_a_release_folder_serves_the_same_probabilities(tmp_path: Path) -> None:
     history = {"film 3": 5.0, "film 4": 1.0}
     # the folder holds 32-bit factors
     np.testing.assert_allclose(loaded.predict(history), estimator.predict(history), atol=1e-5)
-    assert loaded.guarantee.unit == "rating"
+    assert loaded.guarantee.unit == Unit("rating", "values", "replace-one")
     assert "who rated what" in str(loaded.guarantee)
 
 

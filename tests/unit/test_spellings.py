@@ -145,7 +145,7 @@ def test_a_private_catalogue_too(way: str, out_of_core: bool, tmp_path: Path) ->
 @pytest.mark.parametrize("column", ["user", "item"])
 @pytest.mark.parametrize("blank", ["", " \u2003\t"])
 def test_what_is_empty_is_missing(way: str, out_of_core: bool, column: str, blank: str, tmp_path: Path) -> None:
-    cells = table()[column].to_pylist()[:-1] + [blank]
+    cells = [*table()[column].to_pylist()[:-1], blank]
     rows = table().set_column(list(COLUMNS).index(column), column, pa.array(cells))
     with pytest.raises(InputError, match=f"column '{column}': got missing values"):
         read(way, out_of_core, rows, tmp_path)
@@ -214,7 +214,7 @@ def test_bytes_that_are_no_text_are_not_quoted(tmp_path: Path) -> None:
     broken = pa.Array.from_buffers(pa.string(), 2, buffers)
     rows = pa.table({"user": broken, "item": ["Heat", "Heat"], "rating": [1.0, 2.0]})
     for way in ("arrow", "parquet"):
-        with pytest.raises(InputError, match="bytes that are no text|cannot be read") as refusal:
+        with pytest.raises(InputError, match=r"bytes that are no text|cannot be read") as refusal:
             read(way, False, rows, tmp_path)
         assert refusal.value.__context__ is None
         assert "secr" not in repr(refusal.value)

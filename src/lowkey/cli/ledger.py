@@ -11,12 +11,15 @@ from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
 from lowkey.errors import refuse
 
-ledger = typer.Typer(help="What a ledger says of itself, without the data.", no_args_is_help=True)
+ledger = typer.Typer(no_args_is_help=True)
 
 
 @ledger.callback()
 def commands() -> None:
-    """What a ledger says of itself, without the data."""
+    """What a ledger says of itself, without the data.
+
+    Example: lowkey ledger head people.jsonl
+    """
 
 
 @ledger.command()

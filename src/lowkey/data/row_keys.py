@@ -21,7 +21,7 @@ from numba import njit
 from lowkey.data.ids import splitmix64
 
 SEED = np.uint64(0x10_3E7_0F_A_2085)  # of an empty row; any number would do
-_scrambled = njit(cache=True, nogil=True)(splitmix64)
+_scrambled: Any = njit(cache=True, nogil=True)(splitmix64)
 
 
 def row_keys(offsets: npt.NDArray[np.int64], items: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:

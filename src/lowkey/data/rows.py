@@ -25,9 +25,7 @@ class Block(NamedTuple):
     offsets: npt.NDArray[np.int64]  # (n_users + 1,), starts at 0
     items: npt.NDArray[np.int32]  # (n_entries,), catalogue positions, rising within a user
     values: npt.NDArray[np.float32]  # (n_entries,), ratings within the range; all 1 for binary feedback
-    keys: npt.NDArray[
-        np.uint64
-    ]  # (n_users,), a hash of each user's id, or own items: the seed of per-user draws; need not differ
+    keys: npt.NDArray[np.uint64]  # (n_users,), a hash of each user's id or items: seeds per-user draws
 
 
 class Rows(Closed):

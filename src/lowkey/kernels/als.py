@@ -151,7 +151,7 @@ def deal(counts: NDArray[np.int64], threads: int) -> tuple[NDArray[np.int64], ND
     return order[dealt], np.searchsorted(hand[dealt], np.arange(threads + 1)).astype(np.int64)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _least_loaded(cost, threads):
     load, hand = np.zeros(threads, np.int64), np.empty(len(cost), np.int64)
     for q in range(len(cost)):
@@ -160,7 +160,7 @@ def _least_loaded(cost, threads):
     return hand
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _add_misfits(offsets, misfits, bound, step, total):
     for u in range(len(misfits)):
         if offsets[u + 1] > offsets[u]:
@@ -170,7 +170,7 @@ def _add_misfits(offsets, misfits, bound, step, total):
             total[1] += to_units(1.0 - HAIR, step)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _owners(offsets):
     owner = np.empty(offsets[-1], np.int32)
     for u in range(len(offsets) - 1):
@@ -178,7 +178,7 @@ def _owners(offsets):
     return owner
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _row_sides(
     offsets, items, values, prior, weights, roots, rarity, has_offset, offset_reg, row_bound, per_unit, cap
 ):  # fmt: skip
@@ -222,7 +222,7 @@ def _row_sides(
         for p in range(lo, hi):
             if _taken(rarity, items[p], cutoff[u]):
                 root = roots[items[p]] * root_scale[u]
-                t = float(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_unit, 1.0))
+                t = root * (row_scale[u] * np.float64(targets[p])) * per_unit  # in units; truncated, it is no larger
                 fourth += (root * root) * (root * root)
                 squared += (root * t) * (root * t)
         if not (fits(fourth, 1.0, 1.0) and fits(squared, row_bound * per_unit, 1.0)):
@@ -230,12 +230,12 @@ def _row_sides(
     return targets, root_scale, row_scale, cutoff
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, error_model="numpy", inline="always")
 def _taken(rarity, item, cutoff):
     return len(rarity) == 0 or rarity[item] <= cutoff
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _add_equations(
     order,
     bounds,

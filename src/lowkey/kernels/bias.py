@@ -68,7 +68,7 @@ class ItemCounts(Sweep):
         return None
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _add_counts(offsets, items, step, counts):
     for u in range(len(offsets) - 1):
         lo, hi = offsets[u], offsets[u + 1]
@@ -79,7 +79,7 @@ def _add_counts(offsets, items, step, counts):
                     counts[items[p]] += units
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _add_means(offsets, items, values, prior, residual_bound, offset_reg, count_weight, step, means):
     longest = 0
     for u in range(len(offsets) - 1):

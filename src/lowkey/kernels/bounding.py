@@ -50,7 +50,7 @@ def fits(squared_units, bound, step):
     return squared_units <= most * most * (1.0 - HAIR)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def drop_beyond(units, bound, step):
     """One user's whole numbers become 0, all of them, if their norm is beyond ``bound``: the last word on every clip."""
     squared = 0.0

@@ -32,8 +32,8 @@ def holders_statistic(max_items: int, max_catalogue: int) -> Statistic:
 
     A user with m items adds w = 1/sqrt(min(m, max_items)) to at most max_items of them: a non-negative vector of norm
     at most 1. An item that nobody adds to is no key of the histogram, so a user brings at most max_items keys. Which ones
-    are taken depends on the user's key and on the items' ids alone. An item's *code* would not do as the key of an item:
-    it is a rank among all items that occur, so one user who leaves would shift it for all others.
+    depends on the user's key and on the items' ids alone. An item's *code* would not do as the key of an item: it is a
+    rank among all items that occur, so one user who leaves would shift it for all others.
     """
     return Statistic(
         "catalogue",

@@ -134,7 +134,7 @@ class ResidualProduct(ResidualSweep):
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         direction, steps = _inside(self.direction), (self.grid.step, self.product_grid.step)
         units = self.units(block)
-        _add_products(block.offsets, block.items, units, direction, *steps, self.bound**2, sums[self.name])
+        _add_products(block.offsets, block.items, units, direction, *steps, self.bound, sums[self.name])
         return None
 
 
@@ -165,7 +165,8 @@ class ResidualEnergy(ResidualSweep):
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         direction, steps = _inside(self.direction), (self.grid.step, self.energy_grid.step)
         units = self.units(block)
-        _add_energies(block.offsets, block.items, units, direction, self.n_items, *steps, sums[self.name])
+        facts = (self.n_items, *steps, self.bound)
+        _add_energies(block.offsets, block.items, units, direction, *facts, sums[self.name])
         return None
 
 
@@ -191,7 +192,7 @@ def local_rows(
     return coefficients, _predictions(offsets, items, design, coefficients)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def centered_rows(offsets, items, values, center, offset_reg, row_norm):
     """The users' centred rows, of norm at most ``row_norm``; and per user the offset and the factor that shrank the row."""
     n_users = len(offsets) - 1
@@ -216,7 +217,7 @@ def centered_rows(offsets, items, values, center, offset_reg, row_norm):
     return targets, own
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _replay(offsets, items, targets, row_norm, directions, gains, decays):
     """Walk every user through all rounds: Y <- decay Y - gain (A . v) v, then Y onto the ball of ``row_norm``."""
     n_users, rounds = len(offsets) - 1, len(gains)
@@ -243,7 +244,7 @@ def _replay(offsets, items, targets, row_norm, directions, gains, decays):
     return coefficients, predictions
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _predictions(offsets, items, design, coefficients):
     predictions = np.empty(len(items))
     for u in prange(len(offsets) - 1):
@@ -255,7 +256,7 @@ def _predictions(offsets, items, design, coefficients):
     return predictions
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _residual_units(offsets, targets, predictions, bound, step):
     units = np.empty(len(targets), np.int64)
     for u in prange(len(offsets) - 1):
@@ -270,7 +271,7 @@ def _residual_units(offsets, targets, predictions, bound, step):
     return units
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _along(items, lo, hi, units, direction, step):
     total = 0.0
     for p in range(lo, hi):
@@ -278,24 +279,23 @@ def _along(items, lo, hi, units, direction, step):
     return total * step
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _add_products(offsets, items, units, direction, step, product_step, bound, products):
     for u in range(len(offsets) - 1):
         lo, hi = offsets[u], offsets[u + 1]
         along = _along(items, lo, hi, units, direction, step)
-        for p in range(lo, hi):
-            units[p] = to_units(units[p] * step * along, product_step)
-        drop_beyond(units[lo:hi], bound, product_step)
-        for p in range(lo, hi):
-            products[items[p]] += units[p]
+        if abs(along) <= bound:  # and x fits the bound: so does x (x . v) its square
+            for p in range(lo, hi):
+                products[items[p]] += to_units(units[p] * step * along, product_step)
 
 
-@njit(cache=True, nogil=True)
-def _add_energies(offsets, items, units, direction, n_items, step, energy_step, energies):
+@njit(cache=True, error_model="numpy", nogil=True)
+def _add_energies(offsets, items, units, direction, n_items, step, energy_step, bound, energies):
     for u in range(len(offsets) - 1):
         along = _along(items, offsets[u], offsets[u + 1], units, direction, step)
         squared_norm = 0.0
         for p in range(offsets[u], offsets[u + 1]):
             squared_norm += (units[p] * step) ** 2
-        energies[0] += to_units(along * along, energy_step)  # |x| is within its bound and |v| <= 1: a hair inside
+        if abs(along) <= bound:
+            energies[0] += to_units(along * along, energy_step)
         energies[1] += to_units(squared_norm / n_items, energy_step)

@@ -125,7 +125,7 @@ class GradientRound(Sweep):
         return own
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _map_rows(offsets, items, values, prior, weights, offset_reg, user_map, own):
     """Algorithm 2 line 10: the user's zero-filled row times a public matrix."""
     for u in prange(len(offsets) - 1):
@@ -137,7 +137,7 @@ def _map_rows(offsets, items, values, prior, weights, offset_reg, user_map, own)
                 own[u, 1 + k] += y * user_map[items[p], k]
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _draw_rows(offsets, items, values, prior, weights, offset_reg, keys, seed, std, own):
     """Gaussian rows from a stream that the user's key opens: the same for this user whoever else is there."""
     for u in prange(len(offsets) - 1):
@@ -151,7 +151,7 @@ def _draw_rows(offsets, items, values, prior, weights, offset_reg, keys, seed, s
             own[u, 1 + k] = std * math.sqrt(-2.0 * math.log(first)) * math.cos(2.0 * math.pi * second)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, error_model="numpy", inline="always")
 def _scrambled(z):
     """The finaliser of splitmix64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -159,7 +159,7 @@ def _scrambled(z):
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _step(offsets, items, values, prior, weights, factors, pull, user_step, least, own_counts, own):
     """Line 14: u <- u - step/(number of ratings) sum of w_j e_j v_j - pull u; the pull is (step/2) R.
 
@@ -187,7 +187,7 @@ def _step(offsets, items, values, prior, weights, factors, pull, user_step, leas
             row[k] -= move[k]
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _project(own, bound):
     """Line 15: every row onto the ball, a hair inside; one that is not a number becomes zero."""
     for u in prange(len(own)):
@@ -199,7 +199,7 @@ def _project(own, bound):
             own[u, k] = own[u, k] * shrink if shrink > 0.0 else 0.0
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _whole_rows(own, bound, step):
     """The users' rows in grid units, towards zero."""
     units = np.empty((len(own), own.shape[1] - 1))
@@ -210,7 +210,7 @@ def _whole_rows(own, bound, step):
     return units
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _add_gradients(offsets, items, values, prior, weights, own, units, factors, bound, step, gradients):
     """Lines 7 and 9: clip the row of residuals, truncate it, multiply; whole numbers below 2^53 in float64."""
     threads, _, rank = gradients.shape

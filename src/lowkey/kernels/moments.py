@@ -97,7 +97,7 @@ class RowMoments(Sweep):
         return None
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _head_rows(offsets, items, slots):
     """The rows cut down to the head: new offsets, and the places in the head."""
     kept = np.zeros(len(offsets), np.int64)
@@ -115,7 +115,7 @@ def _head_rows(offsets, items, slots):
     return kept, places
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _residual_rows(offsets, items, values, prior, slots, kept, residual_bound, offset_reg, x_step, o_step):
     x, o = np.empty(kept[-1], np.int64), np.empty(kept[-1], np.int64)
     for u in range(len(offsets) - 1):
@@ -144,7 +144,7 @@ def _residual_rows(offsets, items, values, prior, slots, kept, residual_bound, o
     return x, o
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _weighted_rows(offsets, slots, weights, step):
     y = np.empty(len(slots), np.int64)
     for u in range(len(offsets) - 1):

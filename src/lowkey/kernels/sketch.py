@@ -60,7 +60,7 @@ class GramView(Sweep):
         return None
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _views(offsets, slots, x, basis, view_bound, step):
     """z of every user, and the factor that brings the user's matrix inside the bound; each from the own row alone."""
     n_users, width = len(offsets) - 1, basis.shape[1]
@@ -77,14 +77,14 @@ def _views(offsets, slots, x, basis, view_bound, step):
         scale, squares = shrink_factor(squared_norm, view_bound), np.zeros(width)
         for p in range(offsets[u], offsets[u + 1]):
             for k in range(width):
-                whole = float(to_units(scale * x[p] * (z[k] - x[p] * basis[slots[p], k]), step))  # as in _add_views
-                squares[k] += whole * whole
+                units = scale * x[p] * (z[k] - x[p] * basis[slots[p], k]) / step  # what _add_views truncates
+                squares[k] += units * units
         views[u] = z
         scales[u] = scale if fits(squares.sum(), view_bound, step) else 0.0
     return views, scales
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _add_views(offsets, slots, x, z, scale, basis, step, total):
     owner = np.empty(len(slots), np.int64)
     for u in range(len(offsets) - 1):

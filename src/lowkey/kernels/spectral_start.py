@@ -61,7 +61,7 @@ class StartGram(Sweep):
         return None
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def own_offset(items, values, prior, lo, hi, offset_reg):
     """A user's own damped mean: 0 for an empty row, and for an infinite ``offset_reg``."""
     total = 0.0
@@ -70,7 +70,7 @@ def own_offset(items, values, prior, lo, hi, offset_reg):
     return total / (hi - lo + offset_reg) if hi > lo and offset_reg < math.inf else 0.0
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _row_units(offsets, items, values, prior, weights, offset_reg, row_norm, per_rating, step):
     units = np.empty(len(items), np.int64)
     for u in prange(len(offsets) - 1):

@@ -77,14 +77,14 @@ class CleansedMoments(Sweep):
         return None
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _add_densities(offsets, n_items, step, densities):
     for u in range(len(offsets) - 1):
         densities[0] += to_units(min((offsets[u + 1] - offsets[u]) / n_items, 1.0), step)
         densities[1] += to_units(1.0, step)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _cleansed_units(offsets, items, values, prior, residual_bound, offset_reg, step):
     residuals, weights = np.empty(len(items), np.int64), np.empty(len(items), np.int64)
     for u in prange(len(offsets) - 1):

@@ -312,5 +312,9 @@ def _add_record(i, y, along, across, values, left, reflector, dual, bounds, tota
     if not fits(squared, bounds[0] * bounds[1] * bounds[2], 1.0):
         return
     for k in range(rank):
-        total[k * d1 : (k + 1) * d1] += along[k]
-        total[rank * d1 + k * (d2 - rank) : rank * d1 + (k + 1) * (d2 - rank)] += across[k, rank:]
+        part = total[k * d1 : (k + 1) * d1]
+        for j in range(d1):
+            part[j] += along[k, j]
+        part = total[rank * d1 + k * (d2 - rank) : rank * d1 + (k + 1) * (d2 - rank)]
+        for j in range(d2 - rank):
+            part[j] += across[k, rank + j]

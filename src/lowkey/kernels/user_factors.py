@@ -39,7 +39,7 @@ def user_factors(offsets, items, targets, active, design, ridge, regs):
     return factors, misfits
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, misfits, threads, sgemm, spotrf):
     n_users, rank = factors.shape
     for thread in prange(threads):
@@ -63,7 +63,7 @@ def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, 
                 _to_grid(solution, factors[u])
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm, spotrf):
     """The minimum is |e|^2 - (X^T e) . solution, e the targets."""
     rank = design.shape[1]
@@ -94,7 +94,7 @@ def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, s
     return least
 
 
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm, spotrf):
     """The minimum is e . (X D^-1 X^T + I)^-1 e, e the targets."""
     rank, n = design.shape[1], len(kept)
@@ -125,7 +125,7 @@ def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sge
     return least
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _to_grid(solution, factor):
     squared = 0.0
     for k in range(len(solution)):

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, error_model="numpy", parallel=True)
 def ridge_rows(offsets, items, targets, design, penalty):
     """Row u: argmin over x of the sum over u's entries of (target - design[item] . x)^2, plus x^T penalty x.
 
@@ -32,7 +32,7 @@ def ridge_rows(offsets, items, targets, design, penalty):
     return solutions
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
 def _solve(gram, rhs):
     """Cholesky in place, then both triangles. LAPACK's own solve would be slower on systems this small, and threaded."""
     rank = len(rhs)

@@ -12,15 +12,15 @@ Result = TypeVar("Result")
 # The first lines that scikit-learn is known to write: of shapes, kinds and missing numbers. Cells come in other words
 # ("could not convert string to float: ...") or on the lines below ("Expected 2D array, got 1D array instead:\narray=...").
 KNOWN = re.compile(
-    r"(Complex data not supported|Expected|Input|Found (array|input variables|unknown)|X has|y should be a 1d array"
-    r"|Sparse (data|input)|Only sparse|The feature names|This \w+ estimator|float\(\) argument must be|Unable to convert array"
-    r"|dtype='numeric'|Singleton|Cannot center)"
+    r"(Complex data not supported|Expected|Input|Found (array|input variables)|X has|y should be a 1d array"
+    r"|Sparse (data|input)|Only sparse|The feature names|float\(\) argument must be|Unable to convert array"
+    r"|dtype='numeric'|Singleton)"
 )
 RESHAPE = "Reshape your data"
 
 
 def without_cells(check: Callable[[], Result]) -> Result:
-    """Run a check or a conversion. What it says is passed on if it is known to quote nobody; else it is dropped for good."""
+    """Run a check or a conversion. What it says is passed on if it is known to quote nobody, else dropped."""
     try:
         return check()
     except (LowkeyError, MemoryError):

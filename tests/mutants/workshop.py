@@ -1,0 +1,130 @@
+"""Where mutants are tried: a clean copy of the tree, and for each mutant a clone of it with one file exchanged.
+
+A clone is made of hard links, so it costs milliseconds, keeps every file's time, and with that numba's compiled code, which
+is kept beside the sources and goes by their time and size. Numba does not see that a function which was compiled *into*
+another one has changed, in another file; ``users_of`` finds those files, and their compiled code is left out of the clone.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from catalogue import PACKAGE, Mutant
+
+PARTS = ("src", "tests", "pyproject.toml")
+LEFT_OUT = ("mutants", ".pytest_cache", ".hypothesis")
+SOURCES = PACKAGE.parent
+TEST_FAILED, ALL_PASSED = 1, 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of tests said: the first test that failed, if one did."""
+
+    failed: str | None
+    words: str  # of that test's failure
+    seconds: float
+
+
+class NoVerdict(Exception):
+    """Tests could not be run at all: nothing is known about the mutant."""
+
+
+class Workshop:
+    """A clean copy of ``root``, which goes when the workshop is closed."""
+
+    def __init__(self, root: Path, time_limit: float = 900.0) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="lowkey-mutants-")
+        self.clean, self.time_limit = Path(self._folder.name) / "clean", time_limit
+        self.clean.mkdir()
+        for part in PARTS:
+            source, target = root / part, self.clean / part
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns(*LEFT_OUT))
+            else:
+                shutil.copy2(source, target)
+
+    def __enter__(self) -> Workshop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    @contextmanager
+    def clone(self, mutant: Mutant) -> Iterator[Path]:
+        """The tree with this bug, for a while."""
+        text, tree = mutant.mutated(self.clean), Path(self._folder.name) / mutant.name
+        shutil.copytree(self.clean, tree, copy_function=os.link)
+        try:
+            target = tree / mutant.file
+            target.unlink()  # and not written over: the clean copy has the same file
+            target.write_text(text, "utf-8")
+            for file in users_of(self.clean, mutant.file):
+                for compiled in (tree / file).parent.glob(f"__pycache__/{file.stem}.*"):
+                    compiled.unlink()
+            yield tree
+        finally:
+            shutil.rmtree(tree)
+
+    def run(self, tree: Path, tests: tuple[str, ...]) -> Outcome:
+        """Run tests in a process of their own, up to the first that fails."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests]
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "COLUMNS": "1000"}
+        begin = time.monotonic()
+        try:
+            done = subprocess.run(
+                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=self.time_limit, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise NoVerdict(f"the tests took more than {self.time_limit:.0f} s") from None
+        seconds = time.monotonic() - begin
+        if done.returncode == ALL_PASSED:
+            return Outcome(None, "", seconds)
+        failures = re.findall(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - (.*))?$", done.stdout, re.MULTILINE)
+        if done.returncode != TEST_FAILED or not failures:
+            raise NoVerdict(f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
+        return Outcome(failures[0][0], failures[0][1], seconds)
+
+
+def users_of(root: Path, file: Path) -> set[Path]:
+    """The file, and those whose compiled functions use a name from it, directly or through others."""
+    uses = _compiled_uses(root)
+    found, new = {file}, {file}
+    while new:
+        modules = {".".join(path.relative_to(SOURCES).with_suffix("").parts) for path in new}
+        new = {path for path, needed in uses.items() if needed & modules} - found
+        found |= new
+    return found
+
+
+@cache
+def _compiled_uses(root: Path) -> dict[Path, set[str]]:
+    return {path.relative_to(root): _compiled_imports(path.read_text("utf-8")) for path in (root / PACKAGE).rglob("*.py")}
+
+
+def _compiled_imports(text: str) -> set[str]:
+    """The modules from which a module takes names that stand in code compiled by numba."""
+    if "numba" not in text:
+        return set()
+    tree = ast.parse(text)
+    compiled = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _is_compiled(node)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and "njit" in ast.unparse(node.func)]
+    names = {name.id for part in (*compiled, *calls) for name in ast.walk(part) if isinstance(name, ast.Name)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    return {str(node.module) for node in imports if any((alias.asname or alias.name) in names for alias in node.names)}
+
+
+def _is_compiled(function: ast.FunctionDef) -> bool:
+    return any("njit" in ast.unparse(d) or "_compiled" in ast.unparse(d) for d in function.decorator_list)

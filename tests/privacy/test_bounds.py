@@ -1,0 +1,340 @@
+"""Every statistic of every sweep, on the whole numbers that one user adds: within what is declared, exactly.
+
+The sweeps are those that fits of the tables really run, with the public values that they were given; then the same with
+public values and bounds that no fit would have (weights of 1e-162, of 1e200, no numbers at all).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from adversaries import gallery, generated_crowds
+from bounds import added_by, allowed_power, assert_within, norm_power, share, sum_of_squares
+from estimators import CASES, DOMAINS, Case, Row, as_row, base_keys, base_rows, ratings_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
+from replay import Call, RecordingBillboard, WatchingEngine
+from sized import BLOCK, N_ITEMS, SIZED_CASES, THREADS, long_rows, sized_keys, sized_rows, some_user
+from test_replay_values import CONFIGURATIONS, with_other_values
+from test_replay_values import make as one_bit
+
+import lowkey as lk
+import lowkey.kernels
+from lowkey.data.positions import Positions
+from lowkey.data.ratings import Block
+from lowkey.data.trace import RecordBlock
+from lowkey.kernels.one_bit import Minimiser, PublishedMinimiser
+from lowkey.kernels.sweep import Sweep
+from lowkey.linalg.links import link_of
+from lowkey.privacy.grid import Grid
+from lowkey.privacy.noise import SeededNoise
+from lowkey.privacy.sums import Sensitivity, Statistic
+
+NEWCOMER = 0x5EED_0F_A_57A6E12
+# The paper's claims, which hold for likely data only: their guarantee is infinite, and so nothing is declared.
+CLAIMED = {PublishedProjectors, PublishedCore, PublishedGradient}
+STARTS = [  # ways to begin a fit that the table does not take
+    Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 1, "start": "power", "start_share": 0.3}, note="power"),
+    Case(lk.DPALS, "binary", {"rank": 3, "n_iter": 1, "start": "spectral"}, note="spectral"),
+]
+SMALL = [*CASES, *STARTS]
+
+
+def calls_of(estimator: Any, data: Any, engine: WatchingEngine) -> list[Call]:
+    estimator.fit(data, engine=engine, billboard=RecordingBillboard(SeededNoise(11), engine))
+    return engine.calls
+
+
+@cache
+def small_calls(case: Case) -> list[Call]:
+    return calls_of(case.make(), ratings_of(case.domain, base_rows(case.domain), base_keys()), WatchingEngine())
+
+
+@cache
+def sized_calls(case: Case) -> list[Call]:
+    data = ratings_of(case.domain, sized_rows(case.feedback), sized_keys())
+    return calls_of(case.make(), data, WatchingEngine(BLOCK, threads=THREADS))
+
+
+@cache
+def one_bit_calls(name: str) -> list[Call]:
+    domain = DOMAINS["ratings"]
+    engine = WatchingEngine(1000)
+    return calls_of(one_bit(CONFIGURATIONS[name]), ratings_of(domain, base_rows(domain), base_keys()), engine)
+
+
+@cache
+def trace_calls(kind: str) -> list[Call]:
+    from test_trace_replay import as_kind, crowd, estimator, recorded
+
+    X, y = crowd()
+    return recorded(estimator(), as_kind(X, kind), y).calls
+
+
+def block_of(rows: list[Row], keys: Any) -> Block:
+    offsets = np.concatenate([[0], np.cumsum([len(items) for items, _ in rows])]).astype(np.int64)
+    items, values = (np.concatenate([row[side] for row in rows]) for side in (0, 1))
+    return Block(offsets, items.astype(np.int32), values.astype(np.float32), np.asarray(keys, np.uint64))
+
+
+def attack(calls: list[Call], rows: list[Row], threads: int = 1) -> dict[str, list[float]]:
+    """What each user adds to each statistic of each call, measured; and, by name, every user's largest share."""
+    shares: dict[str, list[float]] = {}
+    blocks = [block_of([row], [NEWCOMER + i]) for i, row in enumerate(rows)]
+    kept: list[list[Any]] = []
+    for at, call in enumerate(calls):
+        local = [None] * len(rows) if call.local_from is None else kept[call.local_from]
+        found = [added_by(call.sweep, call.public, b, own, threads) for b, own in zip(blocks, local, strict=True)]
+        kept.append([own for _, own in found])
+        for statistic in call.statistics:
+            parts = [sums[statistic.name] for sums, _ in found]
+            assert_within(statistic, parts, f"sweep {at} ({statistic.name})")
+            alone = [share(statistic, part, "add-remove") for part in parts]
+            shares[statistic.name] = np.maximum(alone, shares.get(statistic.name, 0.0)).tolist()
+    return shares
+
+
+# Every sweep has a case ------------------------------------------------------------------------------------------------
+def sweeps() -> set[type[Sweep]]:
+    """All that the package has, once its kernels are loaded."""
+    for module in pkgutil.iter_modules(lowkey.kernels.__path__):
+        importlib.import_module(f"lowkey.kernels.{module.name}")
+
+    def below(kind: type[Sweep]) -> Iterator[type[Sweep]]:
+        for child in kind.__subclasses__():
+            yield child
+            yield from below(child)
+
+    return {kind for kind in below(Sweep) if kind.__module__.startswith("lowkey.") and not inspect.isabstract(kind)}
+
+
+@cache
+def minimisers() -> list[Call]:
+    """Of these the estimator makes an engine of its own, as all users have to be in one block."""
+    domain = DOMAINS["ratings"]
+    public = {"positions": Positions.of(ratings_of(domain, base_rows(domain), base_keys()))}
+    shared: Any = {"threshold": 2.75, "link": link_of("logistic"), "entry_bound": 1.0, "radius": 8.0}
+    found = Minimiser(**shared, ridge=0.3, norm="l2"), PublishedMinimiser(**shared, max_iter=200)
+    return [Call(sweep, public, sweep.statistics(public), None) for sweep in found]
+
+
+def test_every_sweep_has_a_case() -> None:
+    """A new sweep without a row in a table is not measured by anything: this fails until it has one."""
+    attacked = [call for case in SMALL for call in small_calls(case)]
+    attacked += [call for name in CONFIGURATIONS for call in one_bit_calls(name)]
+    attacked += [*trace_calls("dense"), *minimisers()]
+    assert sweeps() - CLAIMED == {type(call.sweep) for call in attacked}
+
+
+# Users -----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_no_user_is_beyond_a_bound(case: Case) -> None:
+    calls = small_calls(case)
+    attack(calls, list(gallery(case.domain, base_rows(case.domain)).values()))
+
+    @settings(max_examples=15)
+    @given(generated_crowds(case.domain, 6))
+    def generated(crowd: np.ndarray) -> None:
+        attack(calls, [as_row(case.domain, user) for user in crowd])
+
+    generated()
+
+
+# Rows of these are scaled to norm 1, whoever the user is; the rest is truncation.
+NORMALISED = ("rated_gram", "row_gram", "co_ratings", "item_counts")
+
+
+@pytest.mark.parametrize("case", SIZED_CASES, ids=str)
+def test_no_long_row_is_beyond_a_bound(case: Case) -> None:
+    """And none is dropped: the clip alone brings every user of a sane fit inside, so that the second look never bites."""
+    users = long_rows(case.feedback)
+    calls = sized_calls(case)
+    shares = attack(calls, list(users.values()), THREADS)
+    for name, of_users in shares.items():
+        found = dict(zip(users, of_users, strict=True))
+        assert found["everything, alternating"] > 0.0, name
+        assert found["calm, then loud beyond 256"] > 0.0, name
+        if name in NORMALISED:
+            assert all(part > 0.99 for user, part in found.items() if len(users[user][0]) > 1), (name, found)
+    rng = np.random.default_rng(3)
+
+    @settings(max_examples=3)
+    @given(st.lists(st.tuples(st.integers(0, N_ITEMS), st.integers(0, 1)), min_size=3, max_size=3))
+    def generated(kinds: list[tuple[int, int]]) -> None:
+        attack(calls, [some_user(case.domain, count, taste, rng) for count, taste in kinds], THREADS)
+
+    generated()
+
+
+def test_who_has_more_than_the_cap_counts_with_the_rarest() -> None:
+    case = next(case for case in SIZED_CASES if case.note == "sampled")
+    cap, everything = case.settings["max_ratings"], long_rows("ratings")["everything, alternating"]
+    rounds = [call for call in sized_calls(case) if hasattr(call.sweep, "max_ratings")]
+    assert rounds
+    for call in rounds:
+        sums, _ = added_by(call.sweep, call.public, block_of([everything], [1]))
+        for name in call.sweep.names[:2]:
+            touched = np.flatnonzero(sums[name].any(axis=1))
+            assert len(touched) > 0.9 * cap  # of some of the items the truncated share is 0
+            assert set(touched) <= set(np.argsort(call.public["rarity"])[:cap]), name
+
+
+def test_weights_have_norm_one_along_the_whole_row() -> None:
+    """With a factor of norm 1 the stack of a user's matrices has norm 1, however long the row."""
+    case = next(case for case in SIZED_CASES if case.note == "weights")
+    call = next(call for call in sized_calls(case) if hasattr(call.sweep, "max_ratings"))
+    public = {**call.public, "item_factors": np.asarray(call.public["item_factors"]) * 1e-3}  # their users' are huge
+    sweep, weights = replace(call.sweep, user_reg=1e-9), np.asarray(public["item_weights"])
+    gram = sweep.statistics(public)[0]
+    for name, row in long_rows("ratings").items():
+        if len(row[0]) > 128 and np.ptp(row[1]) > 0.0:
+            sums, _ = added_by(sweep, public, block_of([row], [1]), threads=THREADS)
+            assert share(gram, sums[gram.name], "add-remove") > 0.99, name
+            traces = _traces(sums[gram.name], gram.order)[row[0]]
+            expected = weights[row[0]] / np.linalg.norm(weights[row[0]])
+            assert np.allclose(traces * gram.grid.step, expected, rtol=0.02, atol=1e-4), name
+
+
+@pytest.mark.parametrize("factor", [1.7e-162, 5e-162, 1e-161])
+def test_weights_whose_squares_underflow(factor: float) -> None:
+    """Again with a factor of norm 1, so that nothing but the weights keeps the stack inside."""
+    case = next(case for case in CASES if str(case) == "DPALS-ratings-weights")
+    call = next(call for call in small_calls(case) if hasattr(call.sweep, "max_ratings"))
+    tiny = np.asarray(call.public["item_weights"]) * factor
+    public = {**call.public, "item_factors": np.asarray(call.public["item_factors"]) * 1e-3, "item_weights": tiny}
+    sweep, rows = replace(call.sweep, user_reg=1e-9), gallery(case.domain, base_rows(case.domain)).values()
+    for statistic in sweep.statistics(public):
+        parts = [added_by(sweep, public, block_of([row], [1]))[0][statistic.name] for row in rows]
+        assert_within(statistic, parts, statistic.name)
+
+
+def _traces(packed: np.ndarray, order: int) -> np.ndarray:
+    return packed[:, [a * order - a * (a - 1) // 2 for a in range(order)]].sum(axis=1).astype(np.float64)
+
+
+# Values, and records ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", [n for n, s in CONFIGURATIONS.items() if s["perturbation"] != "output"])
+def test_no_values_are_further_apart_than_declared(name: str) -> None:
+    """Who rated what is public; the values of the unit (one rating, or one user) differ."""
+    rows, rng = base_rows(DOMAINS["ratings"]), np.random.default_rng(8)
+    unit = CONFIGURATIONS[name].get("unit", "rating")
+    crowds = [rows, *(with_other_values(rows, unit, rng) for _ in range(60))]
+    for call in one_bit_calls(name):
+        for statistic in call.statistics:
+            parts = [added_by(call.sweep, call.public, block_of(c, base_keys()))[0][statistic.name] for c in crowds]
+            for part in parts[1:]:
+                assert share(statistic, part - parts[0], "replace-one") <= 1.0, statistic.name
+            assert max(share(statistic, part - parts[0], "replace-one") for part in parts) > 0.5
+
+
+@pytest.mark.parametrize("call", minimisers(), ids=lambda call: type(call.sweep).__name__)
+def test_no_minimisers_are_further_apart_than_declared(call: Call) -> None:
+    rows, rng, (statistic,) = base_rows(DOMAINS["ratings"]), np.random.default_rng(9), call.statistics
+    crowds = [rows, *(with_other_values(rows, "rating", rng) for _ in range(12))]
+    parts = [added_by(call.sweep, call.public, block_of(crowd, base_keys()))[0][statistic.name] for crowd in crowds]
+    moved = [share(statistic, part - parts[0], "replace-one") for part in parts]
+    assert 0.0 < max(moved) <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "low-rank"])
+def test_no_record_is_beyond_a_bound(kind: str) -> None:
+    from test_trace_replay import SHAPE, as_kind, crowd, estimator
+    from test_trace_replay import gallery as records_of
+
+    model = estimator()
+    model.fit(*crowd())
+    records = [*records_of(model.path_)[::3], (np.full(SHAPE, 1e-162), 1e155), (np.full(SHAPE, 1e160), 1e-160)]
+    for call in trace_calls(kind):
+        for statistic in call.statistics:
+            blocks = [RecordBlock(as_kind(x[None], kind), np.array([y]), 0) for x, y in records]
+            parts = [added_by(call.sweep, call.public, block)[0][statistic.name] for block in blocks]
+            assert assert_within(statistic, parts, statistic.name) > 0.9
+
+
+# Settings that no fit would have ---------------------------------------------------------------------------------------
+EXTREMES = (0.0, 1e-320, 1e-200, 1.7e-162, 1e-161, 1e-155, 1e-20, 1e20, 1e154, 1e160, 1e200, 1e300, np.inf, np.nan, -1.0)
+
+
+def absurd(call: Call) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """The sweep with one public array, number or bound multiplied by something extreme, as a whole or in half of it."""
+    for name, value in call.public.items():
+        if isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size):
+            for factor in EXTREMES:
+                whole = np.asarray(value, np.float64) * factor
+                yield f"{name} * {factor}", call.sweep, {**call.public, name: whole[()]}
+                if isinstance(value, np.ndarray):
+                    half = np.array(value, np.float64)
+                    half.reshape(-1)[::2] *= factor
+                    yield f"half of {name} * {factor}", call.sweep, {**call.public, name: half}
+    for field in fields(call.sweep):
+        value = getattr(call.sweep, field.name)
+        if isinstance(value, float):
+            for factor in EXTREMES:
+                yield f"{field.name} * {factor}", replace(call.sweep, **{field.name: value * factor}), call.public
+
+
+def measured(sweep: Any, public: dict[str, Any], local: bool) -> tuple[Statistic, ...]:
+    """The statistics that a mechanism could noise; none where a bound is no positive number or its grid does not exist."""
+    nobody = block_of([(np.zeros(0, np.int32), np.zeros(0, np.float32))], [1])
+    try:
+        found = sweep.statistics(public)
+        added_by(sweep, public, nobody, np.zeros((1, 4)) if local else None)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return ()  # the setting is refused whatever the data are
+    return tuple(s for s in found if s.sensitivity.add_remove > 0.0 and s.sensitivity.replace_one < np.inf and s.grid.step)
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_setting_breaks_a_bound(case: Case) -> None:
+    users = gallery(case.domain, base_rows(case.domain))
+    rows = [users[name] for name in ("everything, alternating", "one rating, high", "a few, alternating", "a ladder")]
+    blocks = [block_of([row], [NEWCOMER + i]) for i, row in enumerate(rows)]
+    kinds = {(type(call.sweep), call.local_from is None): call for call in small_calls(case)}
+    tried = 0
+    for call in kinds.values():
+        local = [None] * len(rows)
+        if call.local_from is not None:
+            before = small_calls(case)[call.local_from]
+            start = {**before.public} if before.local_from is None else {**small_calls(case)[0].public, **before.public}
+            local = [added_by(before.sweep, start, block)[1] for block in blocks]
+        for change, sweep, public in absurd(call):
+            statistics = measured(sweep, public, call.local_from is not None)
+            found = [added_by(sweep, public, b, own)[0] for b, own in zip(blocks, local, strict=True)] if statistics else []
+            for statistic in statistics:  # and no user has raised anything
+                assert_within(statistic, [sums[statistic.name] for sums in found], f"{statistic.name}, {change}")
+                tried += 1
+    assert tried > 20
+
+
+# The checker itself ----------------------------------------------------------------------------------------------------
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40))
+def test_sums_of_squares_are_exact(units: list[int]) -> None:
+    assert sum_of_squares(np.array(units, np.int64)) == sum(unit * unit for unit in units)
+
+
+def test_one_unit_too_many_is_seen() -> None:
+    """At 2^61 units, where a float64 would not see it."""
+    statistic = Statistic("x", (2,), Grid(0), Sensitivity.of_vectors(5.0 * 2.0**59), 1)
+    full = np.array([3 << 59, 4 << 59])
+    assert norm_power(statistic, full) == allowed_power(statistic, "add-remove")
+    assert share(statistic, full, "add-remove") == 1.0
+    assert share(statistic, full + np.array([1, 0]), "add-remove") > 1.0
+    with pytest.raises(AssertionError, match="user 1 adds"):
+        assert_within(statistic, [full, full + np.array([0, 1])], "x")
+    with pytest.raises(AssertionError, match="users 0 and 1 are"):
+        assert_within(statistic, [full, -full - np.array([0, 1])], "x", alone=False)
+
+
+def test_a_symmetric_matrix_is_measured_as_a_whole() -> None:
+    statistic = Statistic("x", (3,), Grid(0), Sensitivity.of_acute_vectors(5.0), 1, "symmetric")
+    assert norm_power(statistic, np.array([3, 2, 2])) == 3**2 + 2 * 2**2 + 2**2
