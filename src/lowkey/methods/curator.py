@@ -21,7 +21,7 @@ class Posts:
     """What one pass brought: public arrays by name, the noise of each, and the users' own state, closed."""
 
     arrays: Mapping[str, Any]
-    stds: Mapping[str, float]  # of one coordinate; off the diagonal, if symmetric. Flipped answers have none
+    stds: Mapping[str, float]  # of one coordinate; off the diagonal, if symmetric
     local: Any = None
 
     def __getitem__(self, name: str) -> Any:
@@ -41,6 +41,6 @@ class Curator:
         return Posts({name: self.billboard.post(unreleased) for name, unreleased in sums.items()}, stds, kept)
 
     def noise(self, sweep: Sweep) -> dict[str, float]:
-        """How much noise the posts of a sweep will have: public, and known before they are made."""
-        stds = {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}
-        return {name: std for name, std in stds.items() if std is not None}
+        """How much noise the posts of a sweep will have, where noise is added: public, and known before they are made."""
+        found = {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}
+        return {name: std for name, std in found.items() if std is not None}

@@ -64,7 +64,7 @@ class Billboard:
     def noise_std(self, statistic: Statistic) -> float | None:
         """How much noise a coordinate of this statistic gets (off the diagonal, if symmetric): public.
 
-        None where nothing is added: answers are flipped.
+        None: answers are flipped, and nothing is added.
         """
         assert self.plan is not None
         return self._line(statistic.name).mechanism.noise_std(statistic, self.plan.adjacency)
