@@ -11,7 +11,7 @@ import scipy.sparse
 import lowkey as lk
 from lowkey.data.synthetic import planted_low_rank
 from lowkey.kernels.gram import add_row_grams
-from lowkey.linalg.leading import direction_ridge, energy_margin, leading_eigenpairs, published_energy
+from lowkey.linalg.leading import direction_ridge, energy_margin, leading_eigenpairs
 from lowkey.serving.replay import ReplayRule
 
 STEPS = ["corrective", "decreasing", "constant"]
@@ -121,7 +121,6 @@ def test_the_energy_margin_holds() -> None:
         energy = vectors[:, 0] @ gram @ vectors[:, 0]
         missed += energy > values[0] + energy_margin(1.0)
     assert missed <= 6
-    assert published_energy(50.0, 1.0, 40) > 50.0 + energy_margin(1.0)  # the paper's margin is far larger
 
 
 def test_the_ridge_is_the_ratio_of_variances() -> None:

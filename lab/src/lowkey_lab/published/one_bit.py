@@ -124,9 +124,14 @@ class PublishedOutput(OutputPerturbation):
         return curator.ask(self.sweep(settings))["minimiser"]
 
     def sweep(self, settings: OneBitSettings) -> PublishedMinimiser:
-        bounds = {"entry_bound": settings.entry_bound, "radius": settings.radius}
-        solver = {"tol": settings.tol, "max_iter": settings.max_iter}
-        return PublishedMinimiser(**settings.shared(), link=settings.link, **bounds, **solver)
+        return PublishedMinimiser(
+            **settings.shared(),
+            link=settings.link,
+            entry_bound=settings.entry_bound,
+            radius=settings.radius,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+        )
 
     def caveats(self, settings: OneBitSettings) -> tuple[str, ...]:
         return ("output perturbation as published bounds one entry where all may move: hence this epsilon",)

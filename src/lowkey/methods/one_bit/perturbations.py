@@ -102,8 +102,13 @@ class GradientPerturbation(Perturbation):
         return matrix if kept < 1 else average / kept
 
     def sweep(self, settings: OneBitSettings, scores: Array) -> ClampedGradient:
-        bounds = {"gradient_bound": settings.gradient_bound, "entry_bound": settings.entry_bound}
-        return ClampedGradient(**settings.shared(), link=settings.link, **bounds, scores=scores)
+        return ClampedGradient(
+            **settings.shared(),
+            link=settings.link,
+            gradient_bound=settings.gradient_bound,
+            entry_bound=settings.entry_bound,
+            scores=scores,
+        )
 
 
 class OutputPerturbation(Perturbation):
@@ -127,8 +132,13 @@ class OutputPerturbation(Perturbation):
         return np.clip(smooth, -settings.entry_bound, settings.entry_bound)
 
     def sweep(self, settings: OneBitSettings) -> Minimiser:
-        bounds = {"entry_bound": settings.entry_bound, "radius": settings.radius, "ridge": settings.ridge}
-        return Minimiser(**settings.shared(), link=settings.link, **bounds)
+        return Minimiser(
+            **settings.shared(),
+            link=settings.link,
+            entry_bound=settings.entry_bound,
+            radius=settings.radius,
+            ridge=settings.ridge,
+        )
 
 
 PERTURBATIONS: dict[str, Perturbation] = {
