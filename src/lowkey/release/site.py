@@ -24,6 +24,7 @@ from lowkey.model import Model
 from lowkey.release.folder import MODEL, REPORT, REPORT_PAGE, broken, canonical, check_destination, read_manifest
 from lowkey.release.loading import load
 from lowkey.release.verifying import verify
+from lowkey.report.page import shown
 from lowkey.serving.compact import compact, expand
 
 FORMAT = "lowkey-web/1"
@@ -132,7 +133,7 @@ def _page(contents: dict[str, bytes], heading: str) -> str:
         "script": script,
         "title": escape(heading or "What next?"),
         "statement": escape(privacy["statement"]),
-        "epsilon": f"{privacy['epsilon']:.4g}",
+        "epsilon": shown(privacy["epsilon"]),
         "delta": f"{privacy['delta']:g}",
         "unit": escape(privacy["unit"]),
         "release": manifest["release"][:16],

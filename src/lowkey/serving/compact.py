@@ -1,7 +1,8 @@
 """Local room: a release's arrays in few bytes, for the devices that will use them, and back.
 
-Matrices are stored as float16 with one factor for all, or as int8 with a factor per row; vectors stay float32. Item-item
-weights that would be too large become two thin matrices. `expand` gives what `web/lowkey.js` computes with.
+Matrices are stored as float16 with a factor per column, or as int8 with a factor per column and per row; vectors stay
+float32. Item-item weights that would be too large become two thin matrices. `expand` gives what
+`web/lowkey.js` computes with.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from lowkey.errors import refuse
 
 BYTES = {"float32": 4, "float16": 2, "int8": 1}
 MOST_WEIGHT_BYTES = 1_200_000  # of item-item weights: the page holds them twice, once as text, and all of it is below 5 MB
-FILL_ROUNDS = 4
-SCALE = ".scale"
+NEGLIGIBLE = {"float32": 1e-12, "float16": 1e-7, "int8": 1e-5}  # of the sum of squares
+FILL_RANKS = (32, 32, 32, 32)
+STEPS_TRIED = 64
+ROWS, COLUMNS = ".rows", ".columns"
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -34,16 +37,18 @@ def compact(arrays: Arrays, precision: str) -> dict[str, NDArray[Any]]:
         elif array.ndim < 2 or precision == "float32":
             stored[name] = array.astype(np.float32)
         else:
-            stored |= _with_scale(name, array, precision)
+            stored |= _shortened(name, array, precision)
     return stored
 
 
 def expand(stored: Arrays) -> dict[str, NDArray[Any]]:
     """Arrays for `serving.rules` from compact ones: factors are multiplied in, thin weights are one matrix again."""
-    arrays = {name: array for name, array in stored.items() if not name.endswith(SCALE)}
+    arrays = {name: array for name, array in stored.items() if not name.endswith((ROWS, COLUMNS))}
     for name in arrays:
-        if name + SCALE in stored:
-            arrays[name] = arrays[name].astype(np.float32) * stored[name + SCALE][:, None]
+        if name + COLUMNS in stored:
+            arrays[name] = arrays[name].astype(np.float32) * stored[name + COLUMNS]
+        if name + ROWS in stored:
+            arrays[name] = arrays[name] * stored[name + ROWS][:, None]
     if "left" in arrays:
         left, right = arrays.pop("left").astype(np.float64), arrays.pop("right").astype(np.float64)
         weights = left @ right.T
@@ -60,30 +65,57 @@ def thin_if_large(arrays: Arrays, precision: str) -> dict[str, NDArray[Any]]:
         return dict(arrays)
     rank = max(1, MOST_WEIGHT_BYTES // (2 * len(whole) * BYTES[precision]))
     left, right = thin_weights(arrays, rank)
+    # What lies below the rounding of the rest is left out: its columns would only make that coarser.
+    sizes = np.square(left).sum(axis=0) ** 2
+    kept = int(np.sum(np.cumsum(sizes[::-1])[::-1] > NEGLIGIBLE[precision] * sizes.sum()))
+    left, right = left[:, :kept], right[:, :kept]
     return {"head": arrays["head"], "tail_scores": arrays["tail_scores"], "left": left, "right": right}
 
 
 def thin_weights(arrays: Arrays, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """left, right (head, rank): left @ right.T is input * weights * output, off the diagonal, as near as the rank allows.
 
-    An item has no weight on itself. That diagonal of zeros is far from low rank, so it is filled in from the fit, in
-    turns, and whoever multiplies leaves it out.
+    An item has no weight on itself. That diagonal of zeros is far from low rank, so it is filled in from a fit, in turns,
+    and whoever multiplies leaves it out. The fits have a small rank: a large one would explain the zeros.
     """
     weights = arrays["input_weights"][:, None] * arrays["item_weights"] * arrays["output_weights"]
     left = right = np.zeros((len(weights), 0))
-    for _ in range(FILL_ROUNDS):
+    for most in (*FILL_RANKS, rank):
         np.fill_diagonal(weights, (left * right).sum(axis=1))
-        rows, sizes, columns = randomized_svd(weights, min(rank, len(weights)), n_iter=4, random_state=0)
+        rows, sizes, columns = randomized_svd(weights, min(most, rank, len(weights)), n_iter=4, random_state=0)
         left, right = rows * np.sqrt(sizes), columns.T * np.sqrt(sizes)
     return left, right
 
 
-def _with_scale(name: str, array: NDArray[Any], precision: str) -> dict[str, NDArray[Any]]:
-    largest = (
-        np.abs(array).max(axis=1, initial=0.0) if precision == "int8" else np.abs(array).max(initial=0.0, keepdims=True)[0]
-    )
-    steps = np.where(largest > 0.0, largest, 1.0).reshape(-1) / (127.0 if precision == "int8" else 1.0)
-    scale = steps.astype(np.float32)
-    scaled = array / scale[:, None].astype(np.float64)
-    whole = np.clip(np.rint(scaled), -127, 127).astype(np.int8) if precision == "int8" else scaled.astype(np.float16)
-    return {name: whole, name + SCALE: scale}
+def _shortened(name: str, array: NDArray[Any], precision: str) -> dict[str, NDArray[Any]]:
+    """array = halves * columns, or = whole numbers * columns * rows."""
+    sizes = np.sqrt(np.mean(np.square(array), axis=0)) if array.size else np.zeros(array.shape[1])
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
+    if precision == "float16":
+        columns = sizes.astype(np.float32)
+        return {name: (array / columns.astype(np.float64)).astype(np.float16), name + COLUMNS: columns}
+    # Columns of equal size use all bits of the small ones, at the price of the large ones: whichever errs less.
+    tried = [_in_bytes(array, (sizes**power).astype(np.float32)) for power in (0.0, 0.5, 1.0)]
+    whole, columns, rows, _ = min(tried, key=lambda made: made[3])
+    return {name: whole, name + COLUMNS: columns, name + ROWS: rows}
+
+
+def _in_bytes(array: NDArray[Any], columns: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]:
+    """Whole numbers, the factors of columns and rows, and the sum of squared errors.
+
+    A row's factor is, of many that are a little larger than need be, the one whose rounding errs least: the errors of a
+    short row vary a lot from one to the next, so the best of 64 has about half the squared error.
+    """
+    even = array / columns.astype(np.float64)
+    largest = np.abs(even).max(axis=1, initial=0.0)
+    finest = np.where(largest > 0.0, largest, 1.0) / 127.0
+    whole = np.zeros(array.shape, np.int8)
+    rows, least = finest.astype(np.float32), np.full(len(array), np.inf)
+    for factor in np.linspace(0.98, 1.2, STEPS_TRIED):
+        steps = (finest * factor).astype(np.float32)
+        wide = steps[:, None].astype(np.float64)
+        rounded = np.clip(np.rint(even / wide), -127, 127)
+        errors = np.square((rounded * wide - even) * columns).sum(axis=1)
+        better = errors < least
+        whole[better], rows[better], least[better] = rounded[better], steps[better], errors[better]
+    return whole, columns, rows, float(least.sum())

@@ -105,12 +105,11 @@ function readTensors(bytes) {
     if (!WIDTHS[dtype] || to - from !== size * WIDTHS[dtype] || to > bytes.length) damaged(`${FILES.model} ends too early`);
     arrays[name] = { shape, cols: shape[1] ?? 1, data: numbers(dtype, bytes.slice(from, to).buffer) };
   }
-  // Compact arrays come with a factor: one per row (int8), or one for all (float16).
-  for (const [name, { data: scale }] of Object.entries(arrays).filter(([name]) => name.endsWith(".scale"))) {
-    const target = arrays[name.slice(0, -6)];
-    const step = target.data.length / scale.length;
-    target.data = Float32Array.from(target.data, (value, i) => value * scale[Math.floor(i / step)]);
-    delete arrays[name];
+  // Compact matrices come with factors: one per column, and for int8 one per row.
+  for (const [name, target] of Object.entries(arrays)) {
+    const [rows, columns] = [".rows", ".columns"].map((part) => arrays[name + part]?.data);
+    const factor = (i) => (columns?.[i % target.cols] ?? 1) * (rows?.[Math.floor(i / target.cols)] ?? 1);
+    if (columns) target.data = Float32Array.from(target.data, (value, i) => value * factor(i));
   }
   for (const [name, { data }] of Object.entries(arrays))
     if (!data.every(Number.isFinite)) damaged(`${FILES.model} holds something in ${name} that is no number`);
