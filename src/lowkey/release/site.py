@@ -29,6 +29,7 @@ from lowkey.serving.compact import compact, expand
 
 FORMAT = "lowkey-web/1"
 PAGE, SCRIPT, CATALOGUE, MANIFEST = "index.html", "lowkey.js", "items.json", "manifest.json"
+SITE_FILES = (PAGE, SCRIPT, CATALOGUE, MANIFEST, MODEL, REPORT_PAGE)
 PICKED_UP = 'import { load, LowkeyError } from "./lowkey.js";\n'
 EXACT = 2**53  # whole numbers above it are not themselves in JavaScript
 LOSS_HISTORIES = 200

@@ -3,7 +3,7 @@
  *   import { load } from "./lowkey.js";
  *   const model = await load("site/");                       // checks sizes and sha256 before anything is believed
  *   model.recommend({ "film 7": 5, "film 9": 1.5 }, { n: 10 });
- *   model.explain({ "film 7": 5, "film 9": 1.5 }, "film 3");  // score = base + sum of parts, one part per item of yours
+ *   model.explain({ "film 7": 5, "film 9": 1.5 }, "film 3");  // score = base + offset + one part per item of yours
  *
  * It is the JavaScript half of lowkey's serving/rules.py, with the same names. After load it opens no connection and
  * stores nothing. Letters: F item factors, t the visitor's ratings less what an average visitor would give.
@@ -206,7 +206,7 @@ class LinearRule {
   }
 
   prior() {
-    return this.settings.center;
+    return this.settings.center ?? 0;
   }
 
   scores(history) {
@@ -249,11 +249,12 @@ class FactorRule extends LinearRule {
     return this.hasOffset ? { offset: user[0], along: user.subarray(1) } : { offset: 0, along: user };
   }
 
-  /** part_p = D_i^T (P + D^T D)^-1 D_p t_p */
+  /** part_p = (0, F_i) (P + D^T D)^-1 D_p t_p */
   explain(history, i) {
-    const influence = this.solver(history)(Float64Array.from(row(this.design, i)));
-    const part = (j, p) => dot(this.design, j, influence) * (history.values[p] - this.prior(j));
-    return { base: this.prior(i), parts: Array.from(history.at, part) };
+    const influence = Float64Array.from(row(this.design, i));
+    if (this.hasOffset) influence[0] = 0;
+    this.solver(history)(influence);
+    return Array.from(history.at, (j, p) => dot(this.design, j, influence) * (history.values[p] - this.prior(j)));
   }
 }
 
@@ -265,12 +266,10 @@ class CenteredRule extends LinearRule {
     return { offset, targets: Float64Array.from(values, (value) => value - center - offset) };
   }
 
-  /** With w_p the weight of t_p in the score: part_p = (value_p - center) (w_p + (1 - sum of w)/(count + offset_reg)). */
+  /** part_p = w_p t_p, w_p being the weight of t_p in the score */
   explain(history, i) {
-    const { center, offset_reg: reg } = this.settings;
-    const weights = this.weights(history, i);
-    const own = (1 - weights.reduce((a, b) => a + b, 0)) / (weights.length + (reg ?? Infinity) || 1);
-    return { base: center, parts: Array.from(history.values, (value, p) => (value - center) * (weights[p] + own)) };
+    const { targets } = this.centered(history);
+    return this.weights(history, i).map((weight, p) => weight * targets[p]);
   }
 }
 
@@ -296,9 +295,15 @@ class ProjectionRule extends CenteredRule {
 class ReplayRule extends CenteredRule {
   fold(history) {
     const { offset, targets } = this.centered(history);
+    const refit = this.refit(history); // linear, so that shrinking the row and scaling back are nothing
+    return { offset, along: refit ? refit(targets) : this.shrunken(history, targets).along };
+  }
+
+  /** The replay of the row at norm row_norm, scaled back. */
+  shrunken(history, targets) {
     const shrink = shrinkTo(this.settings.row_norm, targets);
-    const along = this.refit(history)?.(targets) ?? this.replay(history, targets.map((t) => t * shrink)).along;
-    return { offset, along: this.arrays.ridge ? along : along.map((value) => value / shrink) };
+    const { along, used } = this.replay(history, targets.map((t) => t * shrink));
+    return { along: along.map((value) => value / shrink), used };
   }
 
   /** targets -> coefficients, where a ridge was posted. */
@@ -317,7 +322,7 @@ class ReplayRule extends CenteredRule {
   /** Y <- decay Y - gain (A . v) v, then Y onto the ball. With given ``shrinks`` it is a linear map of the targets. */
   replay({ at }, targets, shrinks = null) {
     const { factors, rank } = this;
-    const { gains, decays } = { gains: this.arrays.gains.data, decays: this.arrays.decays.data };
+    const [gains, decays] = [this.arrays.gains.data, this.arrays.decays.data];
     const along = new Float64Array(rank);
     const predictions = new Float64Array(at.length);
     const used = [];
@@ -336,9 +341,8 @@ class ReplayRule extends CenteredRule {
   weights(history, i) {
     const own = row(this.factors, i);
     const { targets } = this.centered(history);
-    const shrink = shrinkTo(this.settings.row_norm, targets);
     const refit = this.refit(history);
-    const used = refit ? null : this.replay(history, targets.map((t) => t * shrink)).used;
+    const used = refit ? null : this.shrunken(history, targets).used;
     return Array.from(targets, (_, p) => {
       const one = new Float64Array(targets.length);
       one[p] = 1;
@@ -393,8 +397,7 @@ class SignRule extends LinearRule {
   /** At the maximum reg x = sum of pull_p F_p, so that part_p = pull_p F_i . F_p / reg, before the link. */
   explain(history, i) {
     const { pulls } = this.fold(history);
-    const part = (j, p) => (pulls[p] * dot(this.factors, j, row(this.factors, i))) / this.settings.reg;
-    return { base: 0, parts: Array.from(history.at, part) };
+    return Array.from(history.at, (j, p) => (pulls[p] * dot(this.factors, j, row(this.factors, i))) / this.settings.reg);
   }
 }
 
@@ -428,6 +431,11 @@ class ItemWeightsRule {
     return scores;
   }
 
+  /** Nothing is known of somebody new; an item outside the head has only its place behind it. */
+  prior(i, history) {
+    return this.slots[i] < 0 ? this.scores(history)[i] : 0;
+  }
+
   fold(history) {
     return { offset: 0, along: this.headScores(history) };
   }
@@ -440,8 +448,7 @@ class ItemWeightsRule {
 
   explain({ at }, i) {
     const to = this.slots[i];
-    const part = (j) => (to < 0 || this.slots[j] < 0 ? 0 : this.weight(this.slots[j], to));
-    return { base: to < 0 ? this.scores({ at })[i] : 0, parts: Array.from(at, part) };
+    return Array.from(at, (j) => (to < 0 || this.slots[j] < 0 ? 0 : this.weight(this.slots[j], to)));
   }
 }
 
@@ -517,12 +524,19 @@ export class Model {
     return best.map((i) => ({ id: this.ids[i], title: this.titles[i], score: this.#shown(scores[i]) }));
   }
 
-  /** Why: base + sum of the parts' values is the score before it is clipped to the scale. Largest part first. */
+  /** Why: base (for somebody new) + offset (how this visitor rates at large) + the parts' values is the score, before it
+   * is clipped to the scale or goes through a link. Largest part first. */
   explain(history, id) {
     const rows = this.#history(history);
-    const { base, parts } = this.#rule.explain(rows, this.#position(id));
-    const named = rows.at.map((i, p) => ({ id: this.ids[i], title: this.titles[i], value: parts[p] }));
-    const by = this.#rule.by ?? (this.manifest.settings.rating_range ? "rating" : "score");
-    return { id, by, base, parts: named.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)) };
+    const i = this.#position(id);
+    const parts = this.#rule.explain(rows, i);
+    const named = rows.at.map((j, p) => ({ id: this.ids[j], title: this.titles[j], value: parts[p] }));
+    return {
+      id,
+      by: this.#rule.by ?? (this.manifest.settings.rating_range ? "rating" : "score"),
+      base: this.#rule.prior(i, rows),
+      offset: this.#rule.fold(rows).offset,
+      parts: named.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)),
+    };
   }
 }

@@ -167,6 +167,8 @@ class Page {
     byId("recommendations").replaceChildren(...rows);
     byId("suggested").textContent = this.picks.size ? "For you" : "For somebody new";
     byId("live").textContent = this.picks.size ? `Suggestions changed. First: ${best[0]?.title ?? "nothing left"}` : "";
+    byId("peek").hidden = !this.picks.size || !best.length;
+    byId("first").textContent = best.length ? String(best[0].title) : "";
     this.shown = best.map((item) => item.id);
   }
 
@@ -190,18 +192,18 @@ class Page {
   }
 
   why(history, id, open) {
-    const { base, parts, by } = this.model.explain(history, id);
-    const names = parts.filter(({ value }) => value > 0).slice(0, 2);
-    const reasons = names.flatMap(({ title, value }, i) => [i ? ", " : "", element("em", {}, String(title)), ` ${signed(value)}`]);
-    const lead = names.length ? "Because of " : "Liked by many; not because of your list";
-    const details = element("details", { open, "data-id": id }, element("summary", {}, lead, ...reasons));
-    const build = () => details.childElementCount > 1 || details.append(this.table(base, parts, by));
+    const reasons = this.model.explain(history, id);
+    const names = reasons.parts.filter(({ value }) => value >= 0.005).slice(0, 2);
+    const texts = names.flatMap(({ title, value }, i) => [i ? " and " : "", element("em", {}, String(title)), ` ${signed(value)}`]);
+    const lead = names.length ? "Because of " : "Liked by many, rather than because of your list";
+    const details = element("details", { open, "data-id": id }, element("summary", {}, lead, ...texts));
+    const build = () => details.childElementCount > 1 || details.append(this.table(reasons));
     details.addEventListener("toggle", build);
     if (open) build();
     return details;
   }
 
-  table(base, parts, by) {
+  table({ base, offset, parts, by }) {
     const most = Math.max(...parts.map(({ value }) => Math.abs(value)), 1e-12);
     const line = (name, value, bar, kind) =>
       element("tr", { class: kind ?? false }, element("th", { scope: "row" }, name), element("td", {}, bar), element("td", { class: "amount" }, value));
@@ -210,9 +212,10 @@ class Page {
       bar.style.setProperty("--share", `${(100 * Math.abs(value)) / most}%`);
       return line(String(title), signed(value), bar);
     });
-    const total = parts.reduce((sum, { value }) => sum + value, base);
-    const start = base ? [line("For somebody new", rounded(base), "")] : [];
-    return element("table", {}, ...start, ...rows, line(`Sum (${by})`, rounded(total), "", "sum"));
+    const total = parts.reduce((sum, { value }) => sum + value, base + offset);
+    if (base) rows.unshift(line("For somebody new", rounded(base), ""));
+    if (offset) rows.splice(1, 0, line("How you rate at large", signed(offset), ""));
+    return element("table", {}, ...rows, line(`Sum (${by})`, rounded(total), "", "sum"));
   }
 }
 
