@@ -35,7 +35,9 @@ class Chromium:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
-        self.driver = subprocess.Popen(["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.driver = subprocess.Popen(
+            ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         options = {"args": [*FLAGS, f"--user-data-dir={profile}"], "binary": shutil.which("chromium")}
         logs = {"performance": "ALL", "browser": "ALL"}
         asked = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": logs}}}
@@ -72,7 +74,9 @@ class Chromium:
         end = time.monotonic() + seconds
         while not (found := self.run(script)):
             if time.monotonic() > end:
-                raise TimeoutError(f"{script!r}; the page says {self.run('return document.body.innerText.slice(0, 400)')!r}")
+                raise TimeoutError(
+                    f"{script!r}; the page says {self.run('return document.body.innerText.slice(0, 400)')!r}"
+                )
             time.sleep(0.05)
         return found
 
@@ -99,7 +103,9 @@ class Chromium:
     def screenshot(self, path: Path, width: int, height: int, dark: bool = False) -> None:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.devtools("Emulation.setEmulatedMedia", features=[scheme])
-        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         time.sleep(0.3)
         picture = self.devtools("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(picture["data"]))

@@ -163,7 +163,7 @@ class Page {
     const n = Math.min(10, this.model.ids.length - this.picks.size);
     const best = n > 0 ? this.model.recommend(history, { n }) : [];
     const open = new Set([...document.querySelectorAll("#recommendations details[open]")].map((d) => d.dataset.id));
-    const rows = best.map((item) => this.suggestion(item, history, best[0].score, open.has(String(item.id))));
+    const rows = best.map((item) => this.suggestion(item, history, open.has(String(item.id))));
     byId("recommendations").replaceChildren(...rows);
     byId("suggested").textContent = this.picks.size ? "For you" : "For somebody new";
     byId("live").textContent = this.picks.size ? `Suggestions changed. First: ${best[0]?.title ?? "nothing left"}` : "";
@@ -172,29 +172,29 @@ class Page {
     this.shown = best.map((item) => item.id);
   }
 
-  suggestion({ id, title, score }, history, top, open) {
+  suggestion({ id, title, score }, history, open) {
     const add = element("button", { class: "icon", type: "button", "aria-label": `I know ${title}: add it`, onclick: () => this.pick(id) }, "+");
     const isNew = this.shown.length > 0 && !this.shown.includes(id);
     const row = element("li", { class: isNew && "new", "data-id": id }, element("span", { class: "title" }, String(title)));
-    row.append(this.score(score, top), add);
+    row.append(this.score(score), add);
     if (this.picks.size) row.append(this.why(history, id, open));
     return row;
   }
 
-  score(score, top) {
+  score(score) {
     if (this.signs) return element("span", { class: "score" }, element("b", {}, `${Math.round(100 * score)} %`));
-    if (!this.model.manifest.settings.rating_range) {
-      const share = top > 0 ? Math.max(score / top, 0) : 0;
-      return element("span", { class: "score" }, this.picks.size ? `${Math.round(100 * share)} %` : "");
-    }
+    if (!this.model.manifest.settings.rating_range) return element("span"); // a bare score says nothing but its place
     const star = element("span", { class: "star", "aria-hidden": "true" }, "★ ");
     return element("span", { class: "score" }, star, element("b", {}, rounded(score, 1)), element("span", { class: "unseen" }, " expected"));
   }
 
   why(history, id, open) {
     const reasons = this.model.explain(history, id);
-    const names = reasons.parts.filter(({ value }) => value >= 0.005).slice(0, 2);
-    const texts = names.flatMap(({ title, value }, i) => [i ? " and " : "", element("em", {}, String(title)), ` ${signed(value)}`]);
+    const total = reasons.parts.reduce((sum, { value }) => sum + Math.abs(value), 0);
+    const least = this.range && !this.signs ? (this.range[1] - this.range[0]) / 200 : total / 50; // less is no reason
+    const names = reasons.parts.filter(({ value }) => value > least).slice(0, 2);
+    const amount = this.amounts(reasons);
+    const texts = names.flatMap(({ title, value }, i) => [i ? " and " : "", element("em", {}, String(title)), ` ${amount(value)}`]);
     const lead = names.length ? "Because of " : "Liked by many, rather than because of your list";
     const details = element("details", { open, "data-id": id }, element("summary", {}, lead, ...texts));
     const build = () => details.childElementCount > 1 || details.append(this.table(reasons));
@@ -203,18 +203,26 @@ class Page {
     return details;
   }
 
+  /** Parts of a rating or of log-odds as they are; parts of a bare score as shares of it. */
+  amounts({ by, parts }) {
+    const total = parts.reduce((sum, { value }) => sum + Math.abs(value), 0) || 1;
+    return by === "score" ? (value) => `${Math.round((100 * value) / total)} %` : signed;
+  }
+
   table({ base, offset, parts, by }) {
+    const amount = this.amounts({ by, parts });
     const most = Math.max(...parts.map(({ value }) => Math.abs(value)), 1e-12);
     const line = (name, value, bar, kind) =>
       element("tr", { class: kind ?? false }, element("th", { scope: "row" }, name), element("td", {}, bar), element("td", { class: "amount" }, value));
     const rows = parts.map(({ title, value }) => {
       const bar = element("span", { class: value < 0 ? "bar minus" : "bar", "aria-hidden": "true" });
       bar.style.setProperty("--share", `${(100 * Math.abs(value)) / most}%`);
-      return line(String(title), signed(value), bar);
+      return line(String(title), amount(value), bar);
     });
     const total = parts.reduce((sum, { value }) => sum + value, base + offset);
+    if (by === "score") return element("table", {}, ...rows);
+    if (offset) rows.unshift(line("How you rate at large", signed(offset), ""));
     if (base) rows.unshift(line("For somebody new", rounded(base), ""));
-    if (offset) rows.splice(1, 0, line("How you rate at large", signed(offset), ""));
     return element("table", {}, ...rows, line(`Sum (${by})`, rounded(total), "", "sum"));
   }
 }
