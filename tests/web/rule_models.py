@@ -77,3 +77,6 @@ def histories(model: Model, n: int, seed: int = 0) -> Any:
     rows = scipy.sparse.csr_array((values, columns, np.concatenate([[0], np.cumsum(lengths)])), shape=(n, N_ITEMS))
     rows.sort_indices()
     return rows
+
+
+MODELS_OF_FORMATS = ("factors", "bias", "item weights", "signs", "replay", "replay, refitted", "projection")

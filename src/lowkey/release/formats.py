@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lowkey.errors import refuse
 from lowkey.model import Model
-from lowkey.serving.compact import thin_weights
+from lowkey.serving.compact import thin_weights, weighted
 from lowkey.serving.rule import LinearRule
 from lowkey.serving.rules import RULES
 
@@ -81,7 +81,7 @@ def search_vectors(model: Model) -> tuple[dict[str, pa.Array], str]:
         return {"vector": _column(model.arrays["item_factors"].astype(np.float32))}, SIGNS
     head = model.arrays["head"]
     left, right = thin_weights(model.arrays, min(THIN_RANK, len(head)))
-    exact = model.arrays["input_weights"][:, None] * model.arrays["item_weights"] * model.arrays["output_weights"]
+    exact = weighted(model.arrays)
     rest = exact - left @ right.T
     np.fill_diagonal(rest, 0.0)  # an item has no weight on itself, in either form
     error = float(np.linalg.norm(rest) / max(float(np.linalg.norm(exact)), 1e-300))

@@ -98,14 +98,15 @@ def measured_loss(model: Model, stored: dict[str, Any]) -> dict[str, float]:
 
 
 def _made_up(model: Model) -> Any:
-    """Histories of up to 30 items, from a fixed stream of numbers."""
+    """Histories of up to 30 items (of the head, where the model has one), from a fixed stream of numbers."""
     n_items, limits = model.domain.n_items, model.domain.rating_range
-    length = max(1, min(30, n_items // 4))
+    pool = np.asarray(model.arrays.get("head", np.arange(n_items)))
+    length = max(1, min(30, len(pool) // 4))
     mixed = splitmix64(np.arange(2 * LOSS_HISTORIES * length, dtype=np.uint64)).reshape(2, LOSS_HISTORIES, length)
     share = (mixed[1] >> np.uint64(11)).astype(np.float64) / 2.0**53
     values = np.ones_like(share) if limits is None else limits[0] + share * (limits[1] - limits[0])
     rows = np.repeat(np.arange(LOSS_HISTORIES), length)
-    columns = (mixed[0] % np.uint64(n_items)).astype(np.int64).ravel()
+    columns = pool[(mixed[0] % np.uint64(len(pool))).astype(np.int64).ravel()]
     _, first = np.unique(rows * n_items + columns, return_index=True)  # each item once
     cells = (values.ravel()[first], (rows[first], columns[first]))
     return scipy.sparse.csr_array(cells, shape=(LOSS_HISTORIES, n_items))

@@ -1,7 +1,7 @@
 """Local room: a release's arrays in few bytes, for the devices that will use them, and back.
 
 Matrices are stored as float16 with a factor per column, or as int8 with a factor per column and per row; vectors stay
-float32. Item-item weights that would be too large become two thin matrices. `expand` gives what
+float32. Item-item weights that would be too large become bytes, or two thin matrices. `expand` gives what
 `web/lowkey.js` computes with.
 """
 
@@ -30,15 +30,19 @@ def compact(arrays: Arrays, precision: str) -> dict[str, NDArray[Any]]:
     """The arrays, smaller. What is lost is measured by whoever calls this."""
     if precision not in BYTES:
         refuse("--precision", got=repr(precision), needed=" or ".join(BYTES), try_="--precision float16")
-    stored: dict[str, NDArray[Any]] = {}
-    for name, array in thin_if_large(arrays, precision).items():
-        if array.dtype.kind == "i":
-            stored[name] = array.astype(np.int32)
-        elif array.ndim < 2 or precision == "float32":
-            stored[name] = array.astype(np.float32)
-        else:
-            stored |= _shortened(name, array, precision)
-    return stored
+    weights = arrays.get("item_weights")
+    if weights is not None and weights.size * BYTES[precision] > MOST_WEIGHT_BYTES:
+        return {**_vectors(arrays), **_small_weights(arrays, precision)}
+    matrices = {name: array for name, array in arrays.items() if array.ndim > 1}
+    return {
+        **_vectors(arrays),
+        **{k: v for name, array in matrices.items() for k, v in _short(name, array, precision).items()},
+    }
+
+
+def _vectors(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    flat = {name: array for name, array in arrays.items() if array.ndim < 2}
+    return {name: array.astype(np.int32 if array.dtype.kind == "i" else np.float32) for name, array in flat.items()}
 
 
 def expand(stored: Arrays) -> dict[str, NDArray[Any]]:
@@ -50,7 +54,7 @@ def expand(stored: Arrays) -> dict[str, NDArray[Any]]:
         if name + ROWS in stored:
             arrays[name] = arrays[name] * stored[name + ROWS][:, None]
     if "left" in arrays:
-        left, right = arrays.pop("left").astype(np.float64), arrays.pop("right").astype(np.float64)
+        left, right = (arrays.pop(name).astype(np.float64) for name in ("left", "right"))
         weights = left @ right.T
         np.fill_diagonal(weights, 0.0)
         ones = np.ones(len(weights))
@@ -58,18 +62,26 @@ def expand(stored: Arrays) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def thin_if_large(arrays: Arrays, precision: str) -> dict[str, NDArray[Any]]:
-    """Item-item weights over the limit as ``left`` and ``right``, with input and output weights in them."""
-    whole = arrays.get("item_weights")
-    if whole is None or whole.size * BYTES[precision] <= MOST_WEIGHT_BYTES:
-        return dict(arrays)
-    rank = max(1, MOST_WEIGHT_BYTES // (2 * len(whole) * BYTES[precision]))
-    left, right = thin_weights(arrays, rank)
-    # What lies below the rounding of the rest is left out: its columns would only make that coarser.
-    sizes = np.square(left).sum(axis=0) ** 2
-    kept = int(np.sum(np.cumsum(sizes[::-1])[::-1] > NEGLIGIBLE[precision] * sizes.sum()))
-    left, right = left[:, :kept], right[:, :kept]
-    return {"head": arrays["head"], "tail_scores": arrays["tail_scores"], "left": left, "right": right}
+def _small_weights(arrays: Arrays, precision: str) -> dict[str, NDArray[Any]]:
+    """Item-item weights within the limit: whole in bytes, or as ``left`` and ``right``, whichever errs least."""
+    exact = weighted(arrays)
+    size = len(exact)
+    ranks = {kind: max(1, MOST_WEIGHT_BYTES // (2 * size * BYTES[kind])) for kind in {precision, "int8"}}
+    tried = []
+    if exact.size <= MOST_WEIGHT_BYTES:
+        tried.append(_short("item_weights", np.asarray(arrays["item_weights"]), "int8"))
+    left, right = thin_weights(arrays, max(ranks.values()))
+    masses = np.square(np.square(left).sum(axis=0))
+    for kind, rank in ranks.items():
+        # What lies below the rounding of the rest is left out: its columns would only make that coarser.
+        kept = min(rank, int(np.sum(np.cumsum(masses[::-1])[::-1] > NEGLIGIBLE[kind] * masses.sum())))
+        tried.append({**_short("left", left[:, :kept], kind), **_short("right", right[:, :kept], kind)})
+    return min(tried, key=lambda stored: float(np.linalg.norm(weighted(expand({**arrays, **stored})) - exact)))
+
+
+def weighted(arrays: Arrays) -> NDArray[np.float64]:
+    """What one item of a history adds to the score of another: the weights with input and output weights in them."""
+    return arrays["input_weights"][:, None] * arrays["item_weights"] * arrays["output_weights"]
 
 
 def thin_weights(arrays: Arrays, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -78,7 +90,7 @@ def thin_weights(arrays: Arrays, rank: int) -> tuple[NDArray[np.float64], NDArra
     An item has no weight on itself. That diagonal of zeros is far from low rank, so it is filled in from a fit, in turns,
     and whoever multiplies leaves it out. The fits have a small rank: a large one would explain the zeros.
     """
-    weights = arrays["input_weights"][:, None] * arrays["item_weights"] * arrays["output_weights"]
+    weights = weighted(arrays)
     left = right = np.zeros((len(weights), 0))
     for most in (*FILL_RANKS, rank):
         np.fill_diagonal(weights, (left * right).sum(axis=1))
@@ -87,8 +99,10 @@ def thin_weights(arrays: Arrays, rank: int) -> tuple[NDArray[np.float64], NDArra
     return left, right
 
 
-def _shortened(name: str, array: NDArray[Any], precision: str) -> dict[str, NDArray[Any]]:
+def _short(name: str, array: NDArray[Any], precision: str) -> dict[str, NDArray[Any]]:
     """array = halves * columns, or = whole numbers * columns * rows."""
+    if precision == "float32":
+        return {name: array.astype(np.float32)}
     sizes = np.sqrt(np.mean(np.square(array), axis=0)) if array.size else np.zeros(array.shape[1])
     sizes = np.where(sizes > 0.0, sizes, 1.0)
     if precision == "float16":
