@@ -11,7 +11,7 @@ import lowkey as lk
 from lowkey.model import Model
 
 N_ITEMS, RANK, ROUNDS = 1500, 16, 12
-SMALL_HEAD, HEAD = 500, 1200  # the weights of the second are too large to be sent whole
+SMALL_HEAD, HEAD = 500, 1200  # the weights of the second (1,200 x 1,200) are too large to be sent whole
 STARS = (0.5, 5.0)
 
 
@@ -32,6 +32,7 @@ def rule_models() -> dict[str, Model]:
         "bias": ("factors", {"item_factors": factors[:, :0], "item_bias": bias}, {**stars, "reg": 1.0}, STARS),
         "item weights": ("item-weights", item_weights(rng, SMALL_HEAD), {}, None),
         "item weights, thin": ("item-weights", item_weights(rng, HEAD), {}, None),
+        "item weights, in bytes": ("item-weights", item_weights(rng, HEAD, ridge=6.0, noise=0.05), {}, None),
         "signs": ("signs", {"item_factors": factors}, {"link": "logistic", "threshold": 3.0, "reg": 1.0}, STARS),
         "signs, probit": ("signs", {"item_factors": factors}, {"link": "probit", "threshold": 3.0, "reg": 1.0}, STARS),
         "replay": ("replay", {"item_factors": directions, **steps}, replay, STARS),
@@ -44,10 +45,11 @@ def rule_models() -> dict[str, Model]:
     return {name: made_up(rule, arrays, settings, limits) for name, (rule, arrays, settings, limits) in made.items()}
 
 
-def item_weights(rng: np.random.Generator, size: int) -> dict[str, Any]:
+def item_weights(rng: np.random.Generator, size: int, ridge: float = 3.0, noise: float = 0.0) -> dict[str, Any]:
     """EASE on a made-up Gram matrix of rank 24 with a ridge, which is how the method makes its own."""
     tastes = rng.normal(size=(size, 24)) / np.sqrt(1.0 + np.arange(24))
-    inverse = np.linalg.inv(tastes @ tastes.T + 3.0 * np.eye(size))
+    drawn = rng.normal(0.0, noise, (size, size))
+    inverse = np.linalg.inv(tastes @ tastes.T + drawn + drawn.T + ridge * np.eye(size))
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
     counts = rng.uniform(1.0, 3.0, size)

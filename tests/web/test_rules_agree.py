@@ -16,6 +16,7 @@ import lowkey
 from lowkey.linalg.links import link_of
 from lowkey.model import Model
 from lowkey.release.site import model_files
+from lowkey.serving.compact import compact, expand
 from lowkey.serving.rules import RULES
 
 SCRIPT = Path(lowkey.__file__).parent / "serving" / "web" / "lowkey.js"
@@ -47,6 +48,7 @@ def test_every_rule_has_a_model_here() -> None:
 def test_the_top_ten_are_pythons(name: str, precision: str, tmp_path: Path) -> None:
     """float32 and float16: the same ten for 99.9 % and 99 % of the histories. int8: 99 % of all places.
 
+    Item weights that are too large for the page and of full rank keep 98.5 % of all places.
     The order of the ten in float32: for 99.5 %, as Python itself ranks in single precision, where near ties are chance.
     """
     model = MODELS[name]
@@ -58,6 +60,8 @@ def test_the_top_ten_are_pythons(name: str, precision: str, tmp_path: Path) -> N
     figures = {"list": (ids == expected).all(axis=1).mean(), "ten": (common == 10).mean(), "places": common.mean() / 10}
     print(f"{name}, {precision}: " + ", ".join(f"same {word} {share:.4f}" for word, share in figures.items()))
     wanted = {"float32": ("ten", 0.999), "float16": ("ten", 0.99), "int8": ("places", 0.99)}[precision]
+    if "in bytes" in name:  # too large for the page in any other form, whatever the precision
+        precision, wanted = "int8", ("places", 0.985)
     assert figures[wanted[0]] >= wanted[1], figures
     if precision == "float32":
         assert figures["list"] >= 0.995, figures
@@ -69,7 +73,8 @@ def test_the_top_ten_are_pythons(name: str, precision: str, tmp_path: Path) -> N
 def test_reasons_add_up_to_the_score(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
     rows = histories(model, N_EXPLAINED)
-    scores = model.scores(rows)
+    stored = expand(compact(model.arrays, "float32"))  # item weights may be in bytes even so
+    scores = Model(model.method, model.rule, stored, model.settings, model.domain, model.ledger).scores(rows)
     for row, answer in enumerate(answers(model, "float32", rows, tmp_path)):
         why = answer["why"]
         total = why["base"] + why["offset"] + sum(part["value"] for part in why["parts"])

@@ -1,8 +1,8 @@
 """Local room: a release's arrays in few bytes, for the devices that will use them, and back.
 
 Matrices are stored as float16 with a factor per column, or as int8 with a factor per column and per row; vectors stay
-float32. Item-item weights that would be too large become bytes, or two thin matrices. `expand` gives what
-`web/lowkey.js` computes with.
+float32. Item-item weights that would be too large become bytes (one half of them), or two thin matrices. `expand` gives
+what `web/lowkey.js` computes with.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ def expand(stored: Arrays) -> dict[str, NDArray[Any]]:
             arrays[name] = arrays[name].astype(np.float32) * stored[name + COLUMNS]
         if name + ROWS in stored:
             arrays[name] = arrays[name] * stored[name + ROWS][:, None]
+    if "half" in arrays:
+        size = len(arrays["input_weights"])
+        upper = np.zeros((size, size))
+        upper[np.triu_indices(size, 1)] = arrays.pop("half")
+        arrays["item_weights"] = upper + upper.T
     if "left" in arrays:
         left, right = (arrays.pop(name).astype(np.float64) for name in ("left", "right"))
         weights = left @ right.T
@@ -63,13 +68,15 @@ def expand(stored: Arrays) -> dict[str, NDArray[Any]]:
 
 
 def _small_weights(arrays: Arrays, precision: str) -> dict[str, NDArray[Any]]:
-    """Item-item weights within the limit: whole in bytes, or as ``left`` and ``right``, whichever errs least."""
+    """Item-item weights within the limit: in bytes, or as ``left`` and ``right``, whichever errs least."""
     exact = weighted(arrays)
     size = len(exact)
     ranks = {kind: max(1, MOST_WEIGHT_BYTES // (2 * size * BYTES[kind])) for kind in {precision, "int8"}}
     tried = []
     if exact.size <= MOST_WEIGHT_BYTES:
         tried.append(_short("item_weights", np.asarray(arrays["item_weights"]), "int8"))
+    if size * (size - 1) // 2 <= MOST_WEIGHT_BYTES:
+        tried += _half(arrays)
     left, right = thin_weights(arrays, max(ranks.values()))
     masses = np.square(np.square(left).sum(axis=0))
     for kind, rank in ranks.items():
@@ -77,6 +84,37 @@ def _small_weights(arrays: Arrays, precision: str) -> dict[str, NDArray[Any]]:
         kept = min(rank, int(np.sum(np.cumsum(masses[::-1])[::-1] > NEGLIGIBLE[kind] * masses.sum())))
         tried.append({**_short("left", left[:, :kept], kind), **_short("right", right[:, :kept], kind)})
     return min(tried, key=lambda stored: float(np.linalg.norm(weighted(expand({**arrays, **stored})) - exact)))
+
+
+def _half(arrays: Arrays) -> list[dict[str, NDArray[Any]]]:
+    """One half of the weights in bytes, if they are a symmetric matrix with its columns divided by ``sides``.
+
+    EASE's are: W_ij = -P_ij/P_jj with P symmetric. Each row and column gets a factor that brings its largest weight to
+    1; these factors, and the division, go into the input and output weights.
+    """
+    weights = np.asarray(arrays["item_weights"])
+    pivot = int(np.argmax(np.abs(weights).sum(axis=1)))
+    sides = np.abs(weights[:, pivot]) / np.maximum(np.abs(weights[pivot]), np.finfo(np.float64).tiny)
+    sides[pivot] = 1.0
+    symmetric = weights * sides
+    if not np.abs(symmetric - symmetric.T).max() <= 1e-6 * np.abs(symmetric).max():  # also if not finite
+        return []
+    factors = np.ones(len(weights))
+    for _ in range(10):
+        largest = np.abs(symmetric / np.outer(factors, factors)).max(axis=1)
+        factors *= np.sqrt(np.where(largest > 0.0, largest, 1.0))
+    even = symmetric / np.outer(factors, factors)
+    tried = [_cut(even, most) for most in np.linspace(0.4, 1.0, 13)]  # cutting the few largest may pay for all others
+    whole, step, _ = min(tried, key=lambda made: made[2])
+    inputs, outputs = arrays["input_weights"] * factors, arrays["output_weights"] * factors / sides * step
+    half = whole[np.triu_indices(len(whole), 1)]
+    return [{"half": half, "input_weights": inputs.astype(np.float32), "output_weights": outputs.astype(np.float32)}]
+
+
+def _cut(even: NDArray[np.float64], most: float) -> tuple[NDArray[np.int8], float, float]:
+    """In bytes of which 127 is ``most``: the bytes, their step, and the sum of squared errors."""
+    whole = np.clip(np.rint(even * (127.0 / most)), -127, 127)
+    return whole.astype(np.int8), most / 127.0, float(np.square(whole * (most / 127.0) - even).sum())
 
 
 def weighted(arrays: Arrays) -> NDArray[np.float64]:
@@ -94,7 +132,7 @@ def thin_weights(arrays: Arrays, rank: int) -> tuple[NDArray[np.float64], NDArra
     left = right = np.zeros((len(weights), 0))
     for most in (*FILL_RANKS, rank):
         np.fill_diagonal(weights, (left * right).sum(axis=1))
-        rows, sizes, columns = randomized_svd(weights, min(most, rank, len(weights)), n_iter=4, random_state=0)
+        rows, sizes, columns = randomized_svd(weights, min(most, rank, len(weights)), random_state=0)
         left, right = rows * np.sqrt(sizes), columns.T * np.sqrt(sizes)
     return left, right
 

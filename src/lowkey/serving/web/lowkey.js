@@ -401,13 +401,19 @@ class SignRule extends LinearRule {
   }
 }
 
-/** EASE and its kin: on the head score_j = sum over p of W_pj; other items follow by tail_scores. W is whole, or
- * (left right^T) without its diagonal. */
+/** EASE and its kin: on the head score_j = sum over p of W_pj; other items follow by tail_scores. W is whole, or one half
+ * of a symmetric matrix, or (left right^T) without its diagonal. */
 class ItemWeightsRule {
   constructor(arrays, settings, n) {
     const size = arrays.head.data.length;
     Object.assign(this, { arrays, n, size, slots: new Int32Array(n).fill(-1) });
     arrays.head.data.forEach((i, slot) => (this.slots[i] = slot));
+    if (arrays.half) {
+      const data = new Int8Array(size * size);
+      for (let a = 0, at = 0; a < size; a++)
+        for (let b = a + 1; b < size; b++) data[a * size + b] = data[b * size + a] = arrays.half.data[at++];
+      arrays.item_weights = { cols: size, data };
+    }
   }
 
   weight(from, to) {
