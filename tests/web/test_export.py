@@ -225,3 +225,13 @@ def test_a_vector_store_finds_what_recommend_finds(name: str, tmp_path: Path) ->
 def test_a_safetensors_file_of_the_site_is_plain() -> None:
     content = model_files(rule_models()["factors"], "float16")["model.safetensors"]
     assert set(safetensors.numpy.load(content)) == {"item_factors", "item_factors.columns", "item_bias"}
+
+
+def test_the_example_of_the_vector_stores_page_runs(capsys: Any) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "vector-stores.md").read_text("utf-8")
+    code = re.search(r"```python\n(.*?)```", text, re.S)
+    assert code
+    exec(code[1], {})
+    recipe, same = capsys.readouterr().out.splitlines()
+    assert "inner product" in recipe
+    assert same == "True"
