@@ -133,6 +133,19 @@ def test_the_policy_refuses_every_way_out(site: Path, server: Server, browser: C
     assert any("Content Security Policy" in message for message in browser.console()), "the policy was not the reason"
 
 
+def test_a_suggestion_that_one_knows_joins_the_list_and_the_keyboard_stays_there(site: Path, browser: Chromium) -> None:
+    ready(browser, (site / "index.html").as_uri())
+    before = shown(browser)
+    browser.type("#recommendations > li:nth-child(3) button", ENTER)
+    assert browser.run("return document.querySelector('#picks li span').textContent") == before[2]
+    assert before[2] not in shown(browser)
+    focused = "return [...document.querySelectorAll('#recommendations .icon')].indexOf(document.activeElement)"
+    assert browser.run(focused) == 2
+    browser.type("#picks button", ENTER)
+    assert shown(browser) == before
+    assert browser.run("return document.activeElement.id") == "search"
+
+
 def test_a_title_is_text_whatever_it_says(site: Path, browser: Chromium) -> None:
     ready(browser, (site / "index.html").as_uri())
     browser.type("#search", "<script>" + ENTER)

@@ -148,7 +148,12 @@ class Page {
   thumbs(id, title) {
     const [low, high] = this.range;
     const choice = (word, value) => {
-      const set = () => this.change(() => this.picks.set(id, value));
+      const set = (event) => {
+        this.picks.set(id, value);
+        for (const button of event.currentTarget.parentNode.children)
+          button.setAttribute("aria-pressed", String(button === event.currentTarget));
+        this.showSuggestions();
+      };
       const pressed = String(this.picks.get(id) === value);
       return element("button", { type: "button", "aria-pressed": pressed, "aria-label": `${word}: ${title}`, onclick: set }, word);
     };
@@ -173,7 +178,12 @@ class Page {
   }
 
   suggestion({ id, title, score }, history, open) {
-    const add = element("button", { class: "icon", type: "button", "aria-label": `I know ${title}: add it`, onclick: () => this.pick(id) }, "+");
+    const know = () => {
+      const place = this.shown.indexOf(id);
+      this.pick(id);
+      byId("recommendations").querySelectorAll(".icon")[place]?.focus(); // the next one has come up to this place
+    };
+    const add = element("button", { class: "icon", type: "button", "aria-label": `I know ${title}: add it`, onclick: know }, "+");
     const isNew = this.shown.length > 0 && !this.shown.includes(id);
     const row = element("li", { class: isNew && "new", "data-id": id }, element("span", { class: "title" }, String(title)));
     row.append(this.score(score), add);
