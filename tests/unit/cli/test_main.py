@@ -266,14 +266,16 @@ def test_an_exported_index_finds_what_recommend_finds(tmp_path: Path) -> None:
     assert [names[key] for key in index.search(query, 5, exact=True).keys] == list(ours)
 
 
-def test_an_index_of_what_is_no_product_is_refused(tmp_path: Path, capsys: Any) -> None:
+def test_an_index_of_item_weights_is_their_low_rank_form(tmp_path: Path, capsys: Any) -> None:
     rows = CROWD.csr.copy()
     rows.data[:] = 1.0
     likes = lk.DPMoments(epsilon=1.0, delta=1e-5).fit(rows, domain=lk.Domain(rows.shape[1], feedback="binary"))
     likes.release(tmp_path / "release")
-    assert lowkey(f"export {tmp_path / 'release'} --to usearch --out {tmp_path / 'u'} -q") == 2
-    assert "model of factors" in capsys.readouterr().err
-    assert not (tmp_path / "u").exists()
+    assert lowkey(f"export {tmp_path / 'release'} --to usearch --out {tmp_path / 'u'}") == 0
+    assert "Low-rank form" in capsys.readouterr().out
+    table = pyarrow.parquet.read_table(tmp_path / "u" / "items.parquet")
+    assert table["vector"].null_count == rows.shape[1] - len(likes.model_.arrays["head"])
+    assert table["item_weights"].type.list_size == len(likes.model_.arrays["head"])  # the whole ones are there, too
 
 
 def test_a_planned_year_fits_its_budget_exactly(here: Path, tmp_path: Path, capsys: Any) -> None:
