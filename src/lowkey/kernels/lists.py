@@ -4,7 +4,7 @@
 |---|---|---|
 | S, k | the user's items of the head, and how many | |
 | pi | public shares of the head's items in all that is taken, summing to 1 | ``shares`` |
-| z | (1_S/sqrt(k) - sqrt(k) pi), scaled to norm 1: what the user took, less what anybody would have | ``taste_gram`` sums z z^T |
+| z | 1_S/sqrt(k) - sqrt(k) pi, scaled to norm 1: what was taken, less what anybody would take | in ``taste_gram`` |
 
 z has an entry for every item of the head, but it is a sparse vector less a multiple c of one public vector. c is taken
 from a fixed ladder, from below, so users on the same rung share the dense part, q = c pi in whole grid units; then
