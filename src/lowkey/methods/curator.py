@@ -21,7 +21,7 @@ class Posts:
     """What one pass brought: public arrays by name, the noise of each, and the users' own state, closed."""
 
     arrays: Mapping[str, Any]
-    stds: Mapping[str, float]  # of one coordinate; off the diagonal, if symmetric
+    stds: Mapping[str, float]  # of one coordinate; off the diagonal, if symmetric. Flipped answers have none
     local: Any = None
 
     def __getitem__(self, name: str) -> Any:
@@ -42,4 +42,5 @@ class Curator:
 
     def noise(self, sweep: Sweep) -> dict[str, float]:
         """How much noise the posts of a sweep will have: public, and known before they are made."""
-        return {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}
+        stds = {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}
+        return {name: std for name, std in stds.items() if std is not None}
