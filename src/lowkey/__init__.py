@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.methods.catalogue import PrivateCatalogue
     from lowkey.methods.factors.method import DPFactors
     from lowkey.methods.frank_wolfe.method import DPFrankWolfe, FrankWolfe
+    from lowkey.methods.lists.method import DPLists
     from lowkey.methods.lmc.method import DPLMC
     from lowkey.methods.moments.method import DPMoments
     from lowkey.methods.moments.posted import Moments

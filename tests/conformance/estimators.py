@@ -91,6 +91,8 @@ CASES = [
     Case(DPSVD, "ratings", {"rank": 3, "cleansing": True}, note="cleansing"),
     Case(DPMoments, "ratings", {"head": 12, "rank": 3}, whole={"head": None}),
     Case(DPMoments, "binary", {"head": 12}, whole={"head": None}),
+    Case(lk.DPLists, "binary", {"head": 12}, whole={"head": None}),
+    Case(lk.DPLists, "ratings", {"head": 12, "liked": 2.5}, whole={"head": None}, note="liked"),
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
     Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
     Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 2}),
