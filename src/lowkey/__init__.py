@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.methods.moments.posted import Moments
     from lowkey.methods.moments.sketch import DPSketch
     from lowkey.methods.one_bit.method import DPOneBit, OneBit
+    from lowkey.methods.recommender import DPRecommender
     from lowkey.methods.svd.method import DPSVD
     from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
     from lowkey.model import Model
@@ -50,6 +51,7 @@ HOMES = {
     "lowkey.engines.local": ("LocalEngine",),
     "lowkey.engines.spark": ("SparkEngine",),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
+    "lowkey.methods.recommender": ("DPRecommender",),
     "lowkey.model": ("Model",),
     "lowkey.methods.moments.posted": ("Moments",),
     "lowkey.privacy.billboard": ("Billboard",),

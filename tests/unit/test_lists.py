@@ -115,10 +115,11 @@ def test_scores_are_popularity_plus_what_each_item_adds() -> None:
     data = taste(400, 300, ratings_per_user=15, seed=3, feedback="binary")
     model = lk.DPLists(20.0, 1e-5).fit(data.ratings()).model_
     head, weights, popularity = (model.arrays[name] for name in ("head", "item_weights", "popularity"))
+    mean = popularity[head] @ weights
     history = np.array([head[0], head[5], head[9]])
     row = scipy.sparse.csr_array((np.ones(3), history, [0, 3]), shape=(1, 300))
     expected = 4.0 * popularity
-    expected[head] += weights[[0, 5, 9]].sum(axis=0)
+    expected[head] += weights[[0, 5, 9]].sum(axis=0) - 3.0 * mean
     np.testing.assert_allclose(model.scores(row)[0], expected, rtol=1e-12)
     nothing = scipy.sparse.csr_array((1, 300))
     np.testing.assert_allclose(model.scores(nothing)[0], popularity, rtol=1e-12)

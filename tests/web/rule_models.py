@@ -33,6 +33,8 @@ def rule_models() -> dict[str, Model]:
         "item weights": ("item-weights", item_weights(rng, SMALL_HEAD), {}, None),
         "item weights, thin": ("item-weights", item_weights(rng, HEAD), {}, None),
         "item weights, in bytes": ("item-weights", item_weights(rng, HEAD, ridge=6.0, noise=0.05), {}, None),
+        "lists": ("lists", list_weights(rng, SMALL_HEAD), {"liked": None, "rating_range": None}, None),
+        "lists of what is liked": ("lists", list_weights(rng, SMALL_HEAD), {"liked": 3.5, "rating_range": None}, STARS),
         "signs": ("signs", {"item_factors": factors}, {"link": "logistic", "threshold": 3.0, "reg": 1.0}, STARS),
         "signs, probit": ("signs", {"item_factors": factors}, {"link": "probit", "threshold": 3.0, "reg": 1.0}, STARS),
         "replay": ("replay", {"item_factors": directions, **steps}, replay, STARS),
@@ -60,6 +62,17 @@ def item_weights(rng: np.random.Generator, size: int, ridge: float = 3.0, noise:
         "output_weights": counts**0.15,
         "tail_scores": rng.uniform(-2.0, -1.0, N_ITEMS),
     }
+
+
+def list_weights(rng: np.random.Generator, size: int) -> dict[str, Any]:
+    """Popularity of every item, and EASE's weights of the head."""
+    arrays = item_weights(rng, size)
+    del arrays["tail_scores"]
+    popularity = rng.pareto(1.5, N_ITEMS) + 0.1
+    popularity /= popularity[arrays["head"]].sum()
+    ones = np.ones(size)
+    mean = popularity[arrays["head"]] @ arrays["item_weights"]
+    return {**arrays, "input_weights": ones, "output_weights": ones, "mean_weights": mean, "popularity": popularity}
 
 
 def made_up(rule: str, arrays: Any, settings: Any, limits: tuple[float, float] | None) -> Model:

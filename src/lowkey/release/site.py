@@ -21,10 +21,10 @@ import scipy.sparse
 from lowkey import __version__
 from lowkey.data.ids import splitmix64
 from lowkey.model import Model
+from lowkey.privacy.price import at_most
 from lowkey.release.folder import MODEL, REPORT, REPORT_PAGE, broken, canonical, check_destination, read_manifest
 from lowkey.release.loading import load
 from lowkey.release.verifying import verify
-from lowkey.report.page import shown
 from lowkey.serving.compact import compact, expand
 
 FORMAT = "lowkey-web/1"
@@ -135,7 +135,7 @@ def _page(contents: dict[str, bytes], heading: str) -> str:
         "script": script,
         "title": escape(heading or "What next?"),
         "statement": escape(privacy["statement"]),
-        "epsilon": shown(privacy["epsilon"]),
+        "epsilon": at_most(privacy["epsilon"], 4),
         "delta": f"{privacy['delta']:g}",
         "unit": escape(privacy["unit"]),
         "release": manifest["release"][:16],

@@ -71,27 +71,26 @@ class ItemWeightsRule(Rule):
         return scores
 
 
-class ListRule(Rule):
-    """score = (1 + k) popularity + the item weights of the k items of the history that are in the head.
+class ListRule(ItemWeightsRule):
+    """score = (1 + k) popularity + what each of the k items of the history that are in the head adds to the head.
 
-    Every item of a history adds its row of ``item_weights`` and the popularity of all: an empty history gets the most
-    popular, and as noise grows the weights vanish and popularity is left. ``liked``, if any, is the least rating that
-    counts as taken.
+    An item of a history adds its row of weights less ``mean_weights``, the row of an average item: an empty history gets
+    the most popular, and as noise grows the weights vanish and popularity is left. ``liked``, if any, is the least rating
+    that counts as taken.
     """
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         """(n_rows, n_head + 1): what the history adds to each item of the head, and 1 + k."""
-        if self.settings["liked"] is not None:
-            kept = histories.data >= self.settings["liked"]
-            ends = np.concatenate([[0], np.cumsum(kept)])[histories.indptr]
-            histories = scipy.sparse.csr_array((histories.data[kept], histories.indices[kept], ends), shape=histories.shape)
-        seen = scipy.sparse.csr_array(histories[:, self.arrays["head"]])
-        seen.data = np.ones(len(seen.data))
-        added = seen @ np.asarray(self.arrays["item_weights"], np.float64)
-        return np.hstack([added, 1.0 + np.diff(seen.indptr)[:, None]])
+        histories = self._taken(histories)
+        k = np.diff(scipy.sparse.csr_array(histories[:, self.arrays["head"]]).indptr)[:, None]
+        return np.hstack([super().transform(histories) - k * self.arrays["mean_weights"], 1.0 + k])
 
-    def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
-        return lambda part: self._scores(histories[part], dtype)
+    def _taken(self, histories: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+        if self.settings["liked"] is None:
+            return histories
+        kept = histories.data >= self.settings["liked"]
+        ends = np.concatenate([[0], np.cumsum(kept)])[histories.indptr]
+        return scipy.sparse.csr_array((histories.data[kept], histories.indices[kept], ends), shape=histories.shape)
 
     def _scores(self, histories: scipy.sparse.csr_array, dtype: Precision) -> NDArray[Any]:
         users = self.transform(histories)

@@ -112,7 +112,15 @@ class DPLists(Recommender):
             noise = posts.stds["taste_gram"]
             if settings.head is not None or users * settings.budget.signal >= FEWEST:
                 weights = taste_weights(clean_gram(unpack(posts["taste_gram"]), noise), shares[head], noise, settings.reg)
-        arrays = {"head": head, "popularity": shares, "item_weights": weights}
+        arrays = {
+            "head": head,
+            "popularity": shares,
+            "item_weights": weights,
+            "mean_weights": shares[head] @ weights,
+            # One form with EASE's item weights, which may be scaled on either side.
+            "input_weights": np.ones(len(head)),
+            "output_weights": np.ones(len(head)),
+        }
         return Released("lists", arrays, {"liked": settings.liked, "rating_range": None})
 
 
@@ -124,10 +132,10 @@ def _head_size(settings: ListsSettings, counts: Counts) -> int:
 
 
 def taste_weights(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
-    """What an item of a history adds to the others: B less shares . B, for EASE's B with a ridge per item.
+    """EASE's item-item weights B, with a ridge per item.
 
-    A row z = x - k shares goes into EASE's B as it is, so k items add the sum of their rows of B less k times the mean
-    row. The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its share:
+    A row z = x - k shares goes into B as it is, so k items add the sum of their rows of B less k times the mean row
+    shares . B. The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its share:
     frequent items are alone in more rows. With much noise B, and with it all of this, vanishes.
     """
     n = len(shares)
@@ -138,4 +146,4 @@ def taste_weights(clean: CleanGram, shares: Array, noise_std: float, reg: float)
     inverse = inv(gram, overwrite_a=True)
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
-    return weights - shares @ weights
+    return weights

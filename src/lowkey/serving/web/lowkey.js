@@ -458,9 +458,48 @@ class ItemWeightsRule {
   }
 }
 
+/** Lists: score_i = (1 + k) popularity_i + sum over the k items p of the head of (W_pi - mean_i). */
+class ListRule extends ItemWeightsRule {
+  constructor(arrays, settings, n) {
+    super(arrays, settings, n);
+    this.liked = settings.liked ?? -Infinity;
+  }
+
+  taken({ at, values }) {
+    return { at: at.filter((_, p) => values[p] >= this.liked) };
+  }
+
+  count(history) {
+    return this.taken(history).at.filter((i) => this.slots[i] >= 0).length;
+  }
+
+  prior(i) {
+    return this.arrays.popularity.data[i];
+  }
+
+  fold(history) {
+    return { offset: 0, along: this.headScores(this.taken(history)) };
+  }
+
+  scores(history) {
+    const head = this.fold(history).along;
+    const k = this.count(history);
+    const { popularity, mean_weights: mean } = this.arrays;
+    return Float64Array.from(this.slots, (slot, i) => (1 + k) * popularity.data[i] + (slot < 0 ? 0 : head[slot] - k * mean.data[slot]));
+  }
+
+  /** part_p = popularity_i + W_pi - mean_i for an item of the head that counts as taken */
+  explain({ at, values }, i) {
+    const to = this.slots[i];
+    const adds = (from) => this.prior(i) + (to < 0 ? 0 : this.weight(from, to) - this.arrays.mean_weights.data[to]);
+    return Array.from(at, (j, p) => (values[p] >= this.liked && this.slots[j] >= 0 ? adds(this.slots[j]) : 0));
+  }
+}
+
 const RULES = {
   factors: FactorRule,
   "item-weights": ItemWeightsRule,
+  lists: ListRule,
   signs: SignRule,
   replay: ReplayRule,
   projection: ProjectionRule,
