@@ -51,11 +51,6 @@ class Case:
         return self.estimator.private
 
     @property
-    def published(self) -> bool:
-        """Calibrated as its paper says: what holds is reported, and may be more than what was asked."""
-        return self.settings.get("calibration") == "published"
-
-    @property
     def domain(self) -> lk.Domain:
         return DOMAINS[self.feedback]
 
