@@ -90,7 +90,8 @@ class WatchingEngine(Engine):
         sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
         parts: list[Any] = []
         with kernel_threads(self.threads):
-            for i, block in enumerate(data._open_blocks(self.block_size)):
+            blocks = [data._open_whole()] if sweep.needs_everyone else data._open_blocks(self.block_size)
+            for i, block in enumerate(blocks):
                 parts.append(sweep.run(block, None if local is None else local[1][i], sums))
         self.calls.append(call)
         closed = {s.name: Unreleased(s, sums[s.name]) for s in call.statistics}

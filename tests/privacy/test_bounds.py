@@ -206,6 +206,19 @@ def test_weights_have_norm_one_along_the_whole_row() -> None:
             assert np.allclose(traces * gram.grid.step, expected, rtol=0.02, atol=1e-4), name
 
 
+@pytest.mark.parametrize("factor", [1.7e-162, 5e-162, 1e-161])
+def test_weights_whose_squares_underflow(factor: float) -> None:
+    """Again with a factor of norm 1, so that nothing but the weights keeps the stack inside."""
+    case = next(case for case in CASES if str(case) == "DPALS-ratings-weights")
+    call = next(call for call in small_calls(case) if hasattr(call.sweep, "max_ratings"))
+    tiny = np.asarray(call.public["item_weights"]) * factor
+    public = {**call.public, "item_factors": np.asarray(call.public["item_factors"]) * 1e-3, "item_weights": tiny}
+    sweep, rows = replace(call.sweep, user_reg=1e-9), gallery(case.domain, base_rows(case.domain)).values()
+    for statistic in sweep.statistics(public):
+        parts = [added_by(sweep, public, block_of([row], [1]))[0][statistic.name] for row in rows]
+        assert_within(statistic, parts, statistic.name)
+
+
 def _traces(packed: np.ndarray, order: int) -> np.ndarray:
     return packed[:, [a * order - a * (a - 1) // 2 for a in range(order)]].sum(axis=1).astype(np.float64)
 

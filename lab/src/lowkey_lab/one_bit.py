@@ -82,7 +82,7 @@ def synthetic(
                 runs += [
                     (c, p, e, m)
                     for e in epsilons
-                    for c, p, m in variants(e, link, init_seed=seed, tol=TOL)
+                    for c, p, m in variants(e, link, tol=TOL)
                     if c in calibrations
                 ]
                 for calibration, perturbation, epsilon, estimator in runs:

@@ -135,6 +135,10 @@ class RecordBlock(NamedTuple):
     responses: npt.NDArray[np.float64]
     first: int
 
+    def whole(self) -> RecordBlock:
+        """All in one block, as rows of ratings offer it too."""
+        return self
+
 
 class TraceRecords(Closed):
     """The records (X_i, y_i), closed. Their number and the shape of X are public (records are replaced, not added)."""
@@ -145,11 +149,19 @@ class TraceRecords(Closed):
         self._measurements, self._responses = measurements, frozen(responses)
         self.n_records, self.shape = len(responses), measurements.shape
 
+    def _open_rows(self) -> RecordBlock:
+        """The bare records, for a sweep that needs all of them at once. For engines only."""
+        return RecordBlock(self._measurements, self._responses, 0)
+
     def _open_blocks(self, max_records: int) -> Iterator[RecordBlock]:
         """The bare records in blocks of at most ``max_records``, in order. For engines only."""
         for first in range(0, self.n_records, max_records):
             part = slice(first, min(first + max_records, self.n_records))
             yield RecordBlock(self._measurements[part], self._responses[part], first)
+
+    def _open_whole(self) -> RecordBlock:
+        """All bare records in one block. For engines only."""
+        return RecordBlock(self._measurements, self._responses, 0)
 
     def _public_facts(self) -> str:
         return f"{self.n_records} records, X of shape {self.shape}"
