@@ -210,12 +210,12 @@ def test_weights_have_norm_one_along_the_whole_row() -> None:
 def test_weights_whose_squares_underflow(factor: float) -> None:
     """Again with a factor of norm 1, so that nothing but the weights keeps the stack inside."""
     case = next(case for case in CASES if str(case) == "DPALS-ratings-weights")
-    call = next(call for call in small_calls(case) if hasattr(call.sweep, "max_ratings"))
-    tiny = np.asarray(call.public["item_weights"]) * factor
-    public = {**call.public, "item_factors": np.asarray(call.public["item_factors"]) * 1e-3, "item_weights": tiny}
-    sweep, rows = replace(call.sweep, user_reg=1e-9), gallery(case.domain, base_rows(case.domain)).values()
-    for statistic in sweep.statistics(public):
-        parts = [added_by(sweep, public, block_of([row], [1]))[0][statistic.name] for row in rows]
+    sweep = next(call.sweep for call in small_calls(case) if isinstance(call.sweep, ItemEquations))
+    tiny, small = sweep.item_weights * factor, sweep.item_factors * 1e-3
+    sweep = replace(sweep, item_weights=tiny, item_factors=small, user_reg=1e-9)
+    rows = gallery(case.domain, base_rows(case.domain)).values()
+    for statistic in sweep.statistics:
+        parts = [added_by(sweep, block_of([row], [1]))[0][statistic.name] for row in rows]
         assert_within(statistic, parts, statistic.name)
 
 
@@ -306,7 +306,10 @@ def kept_before(calls: list[Call], call: Call, block: Block) -> Any:
     return added_by(before.sweep, block, kept_before(calls, before, block))[1]
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+WITH_NUMBERS = [case for case in SMALL if str(case) != "DPBias-binary"]  # its only field is the size of the catalogue
+
+
+@pytest.mark.parametrize("case", WITH_NUMBERS, ids=str)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_setting_breaks_a_bound(case: Case) -> None:
     users = gallery(case.domain, base_rows(case.domain))
