@@ -462,3 +462,17 @@ def test_an_interrupt_leaves_a_ledger_that_works(tmp_path: Path, monkeypatch: py
 def test_a_path_that_cannot_be_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="can't be opened"):
         Ledger(tmp_path / "missing" / "ledger.jsonl")
+
+
+def test_one_plan_for_which_no_epsilon_holds_leaves_none() -> None:
+    """Its sensitivities are a claim about likely data: no noise on them promises anything, alone or with sound plans."""
+    ledger = Ledger()
+    ledger.add_plan(Plan("Sound", (LINE,), 1e-6))
+    ledger.commit(reserve(ledger), "ab" * 32)
+    assert ledger.guarantee().epsilon < np.inf
+    claimed = Plan("Claimed", (LINE,), 1e-6, sound=False)
+    assert claimed.guarantee().epsilon == np.inf
+    ledger.add_plan(claimed)
+    ledger.commit(reserve(ledger), "ab" * 32)
+    assert ledger.guarantee().epsilon == np.inf
+    assert ledger.guarantee().sentence().startswith("NOT PRIVATE")

@@ -135,10 +135,6 @@ class RecordBlock(NamedTuple):
     responses: npt.NDArray[np.float64]
     first: int
 
-    def whole(self) -> RecordBlock:
-        """All in one block, as rows of ratings offer it too."""
-        return self
-
 
 class TraceRecords(Closed):
     """The records (X_i, y_i), closed. Their number and the shape of X are public (records are replaced, not added)."""
@@ -148,10 +144,6 @@ class TraceRecords(Closed):
     def __init__(self, measurements: Measurements, responses: npt.NDArray[np.float64]) -> None:
         self._measurements, self._responses = measurements, frozen(responses)
         self.n_records, self.shape = len(responses), measurements.shape
-
-    def _open_rows(self) -> RecordBlock:
-        """The bare records, for a sweep that needs all of them at once. For engines only."""
-        return RecordBlock(self._measurements, self._responses, 0)
 
     def _open_blocks(self, max_records: int) -> Iterator[RecordBlock]:
         """The bare records in blocks of at most ``max_records``, in order. For engines only."""

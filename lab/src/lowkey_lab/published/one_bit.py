@@ -116,14 +116,14 @@ class PublishedOutput(OutputPerturbation):
     """No ridge, Laplace(2 alpha/epsilon) on every entry; that is (size x epsilon), as every entry may move."""
 
     def lines(self, settings: OneBitSettings) -> list[Line]:
-        (statistic,) = self._sweep(settings).statistics
+        (statistic,) = self.sweep(settings).statistics
         scale = 2.0 * settings.entry_bound / settings.budget.epsilon
         return [Line("minimiser", Laplace(scale / statistic.sensitivity.replace_one), statistic.size)]
 
     def run(self, settings: OneBitSettings, curator: Curator) -> Array:
-        return curator.ask(self._sweep(settings))["minimiser"]
+        return curator.ask(self.sweep(settings))["minimiser"]
 
-    def _sweep(self, settings: OneBitSettings) -> PublishedMinimiser:
+    def sweep(self, settings: OneBitSettings) -> PublishedMinimiser:
         bounds = {"entry_bound": settings.entry_bound, "radius": settings.radius}
         solver = {"tol": settings.tol, "max_iter": settings.max_iter}
         return PublishedMinimiser(**settings.shared(), link=settings.link, **bounds, **solver)
