@@ -64,7 +64,9 @@ def load(folder: Path = BUGS) -> list[Mutant]:
     found: list[Mutant] = []
     for file in sorted(folder.glob("*.toml")):
         for fields in tomllib.loads(file.read_text("utf-8"))["mutant"]:
-            more = [(_located(part.get("file", fields["file"])), part["old"], part["new"]) for part in fields.pop("also", ())]
+            more = [
+                (_located(part.get("file", fields["file"])), part["old"], part["new"]) for part in fields.pop("also", ())
+            ]
             fields["file"], fields["tests"] = _located(fields["file"]), tuple(fields["tests"])
             mutant = Mutant(kind=file.stem, also=tuple(more), **fields)
             if mutant.old == mutant.new or not mutant.tests:

@@ -31,7 +31,7 @@ from lowkey.data.positions import Positions
 from lowkey.data.ratings import Block
 from lowkey.data.trace import RecordBlock
 from lowkey.kernels.als import ItemEquations
-from lowkey.kernels.one_bit import Minimiser
+from lowkey.kernels.one_bit import ClampedGradient, Minimiser
 from lowkey.kernels.sweep import Sweep
 from lowkey.linalg.links import link_of
 from lowkey.privacy.grid import Grid
@@ -236,6 +236,23 @@ def test_no_values_are_further_apart_than_declared(name: str) -> None:
             for part in parts[1:]:
                 assert share(statistic, part - parts[0], "replace-one") <= 1.0, statistic.name
             assert max(share(statistic, part - parts[0], "replace-one") for part in parts) > 0.5
+
+
+@pytest.mark.parametrize("gradient_bound", [0.5, 50.0])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_scores_break_the_bound_on_a_gradient(gradient_bound: float) -> None:
+    """Scores that no posted gradient would lead to: large, uneven, no numbers."""
+    rows, rng = base_rows(DOMAINS["ratings"]), np.random.default_rng(10)
+    crowds = [rows, *(with_other_values(rows, "rating", rng) for _ in range(20))]
+    sweep = one_bit_calls("gradient, probit, gaussian")[-1].sweep
+    assert isinstance(sweep, ClampedGradient)
+    sweep = replace(sweep, gradient_bound=gradient_bound, scores=np.linspace(-1.0, 1.0, len(sweep.scores)))
+    for factor in (1.0, 3.0, *EXTREMES):
+        wild = replace(sweep, scores=sweep.scores * factor)
+        (statistic,) = wild.statistics
+        parts = [added_by(wild, block_of(crowd, base_keys()))[0][statistic.name] for crowd in crowds]
+        for part in parts[1:]:
+            assert share(statistic, part - parts[0], "replace-one") <= 1.0, factor
 
 
 def test_no_minimisers_are_further_apart_than_declared() -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from lowkey.methods.trace_regression import DPTraceRegression
+from lowkey.methods.trace.method import DPTraceRegression
 
 import lowkey as lk
 from lowkey.data import from_frame, read_ratings, read_uncatalogued
