@@ -345,6 +345,7 @@ def test_no_setting_breaks_a_bound(case: Case) -> None:
     assert tried > 20
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_numbers_are_found_however_deep() -> None:
     """In what users are told to do next, in what was posted before, in a sweep within a sweep."""
     wanted = {".move.pull", ".move.size", ".move.user_map", ".walk.directions", ".walk.ridge", ".moments.prior", ".prior"}
