@@ -23,7 +23,7 @@ from lowkey.data.synthetic import taste, write_taste
 from lowkey.methods import registry
 from lowkey.methods.choice import default_method
 
-GOOD = "--user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
+GOOD = "--for ratings --user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
 
 
 @pytest.fixture(scope="module")
