@@ -18,11 +18,12 @@ from lowkey.data.synthetic import taste
 from lowkey.errors import InputError
 from lowkey.evaluation.metrics import rmse
 from lowkey.evaluation.splits import Split, hold_out_users
-from lowkey.methods.one_bit.method import DPOneBit, OneBit
+from lowkey.methods.one_bit.method import OneBit
 from lowkey.methods.registry import PRIVATE, estimator
 from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
 from lowkey.privacy.noise import SeededNoise
 from lowkey_lab.one_bit import rank_one
+from lowkey_lab.published.one_bit import TunedOneBit
 from lowkey_lab.trace import gaussian_problem
 from lowkey_lab.variants import exact_twin
 
@@ -88,7 +89,7 @@ def test_popularity_without_noise_is_popularity() -> None:
 def test_one_bit_without_noise_is_the_non_private_fit(perturbation: str) -> None:
     """Signs are flipped with chance 1/(1 + e^epsilon), which the factor does not touch: never, at such an epsilon."""
     _, ratings = rank_one(30, 0.5, "logistic", seed=3)
-    silent = DPOneBit(300.0, None, perturbation=perturbation, tol=1e-6).complete(ratings, billboard=no_noise())
+    silent = TunedOneBit(300.0, None, perturbation=perturbation, tol=1e-6).complete(ratings, billboard=no_noise())
     np.testing.assert_allclose(silent, OneBit(tol=1e-6).complete(ratings), atol=0.02)
 
 

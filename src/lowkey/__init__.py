@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lowkey.methods import registry
 
 if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the table below
-    from lowkey import data, errors, evaluation, privacy, testing
+    from lowkey import data, errors, evaluation, privacy
     from lowkey.data.domain import Domain
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
@@ -26,11 +26,13 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.methods.catalogue import PrivateCatalogue
     from lowkey.methods.factors.method import DPFactors
     from lowkey.methods.frank_wolfe.method import DPFrankWolfe, FrankWolfe
+    from lowkey.methods.lists.method import DPLists
     from lowkey.methods.lmc.method import DPLMC
     from lowkey.methods.moments.method import DPMoments
     from lowkey.methods.moments.posted import Moments
     from lowkey.methods.moments.sketch import DPSketch
     from lowkey.methods.one_bit.method import DPOneBit, OneBit
+    from lowkey.methods.recommender import DPRecommender
     from lowkey.methods.svd.method import DPSVD
     from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
     from lowkey.model import Model
@@ -50,6 +52,7 @@ HOMES = {
     "lowkey.engines.local": ("LocalEngine",),
     "lowkey.engines.spark": ("SparkEngine",),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),
+    "lowkey.methods.recommender": ("DPRecommender",),
     "lowkey.model": ("Model",),
     "lowkey.methods.moments.posted": ("Moments",),
     "lowkey.privacy.billboard": ("Billboard",),
@@ -60,7 +63,7 @@ HOMES = {
     "lowkey.release": ("load", "verify"),
     "lowkey.serving.randomize": ("randomize_signs",),
 }
-MODULES = ("data", "errors", "evaluation", "privacy", "testing")
+MODULES = ("data", "errors", "evaluation", "privacy")
 _HOME = {**{name: module for module, names in HOMES.items() for name in names}, **registry.homes()}
 
 __version__ = version("lowkey")

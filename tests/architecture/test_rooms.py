@@ -43,8 +43,9 @@ OPENERS = {
     "_parts": {"engines/local.py"},
     "_open_csr": {"data/ratings.py", "evaluation/"},
     "_open_keys": {"data/ratings.py", "evaluation/"},
+    "_open_rows": {"engines/", "data/ratings.py"},
     # positions.py declares public who rated what, for the methods that protect values only and say so
-    "_open_rows": {"engines/", "data/ratings.py", "data/positions.py"},
+    "_open_whole": {"engines/", "data/positions.py"},
     "_open_frame": {"engines/spark.py", "data/spark_rows.py"},
     "_blocks": {"engines/spark.py"},
     "_open_ids": {"data/uncatalogued.py", "kernels/catalogue.py"},

@@ -51,11 +51,6 @@ class Case:
         return self.estimator.private
 
     @property
-    def published(self) -> bool:
-        """Calibrated as its paper says: what holds is reported, and may be more than what was asked."""
-        return self.settings.get("calibration") == "published"
-
-    @property
     def domain(self) -> lk.Domain:
         return DOMAINS[self.feedback]
 
@@ -94,6 +89,8 @@ CASES = [
     Case(DPSVD, "ratings", {"rank": 3, "cleansing": True}, note="cleansing"),
     Case(DPMoments, "ratings", {"head": 12, "rank": 3}, whole={"head": None}),
     Case(DPMoments, "binary", {"head": 12}, whole={"head": None}),
+    Case(lk.DPLists, "binary", {"head": 12}, whole={"head": None}),
+    Case(lk.DPLists, "ratings", {"head": 12, "liked": 2.5}, whole={"head": None}, note="liked"),
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
     Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
     Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 2}),

@@ -1,4 +1,4 @@
-"""Estimators with settings that are no hyper-parameters: numbers of ``resolve(domain)``, replaced."""
+"""Estimators with settings that are no hyper-parameters: numbers of ``resolve``, replaced."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def with_settings(estimator: type, **changes: Any) -> Any:
     """The class, with fields of its settings replaced after its own rules have filled them in."""
 
     class Changed(estimator):
-        def _settings(self, domain: Any, budget: Any) -> Any:
-            return replace(super()._settings(domain, budget), **changes)
+        def resolve(self, *facts: Any) -> Any:
+            return replace(super().resolve(*facts), **changes)
 
     Changed.__name__ = estimator.__name__  # as plans and models call it
     return Changed

@@ -138,8 +138,6 @@ SECRET = 123456.789
         ({"n_iter": -1}, "n_iter"),
         ({"start_share": 1.0}, "start_share"),
         ({"protect": "users"}, "protect"),
-        ({"calibration": "hopeful"}, "calibration"),
-        ({"calibration": "published"}, "min_singular_value"),
         ({"covariance": np.eye(7)}, "covariance"),
         ({"covariance": [1.0, 2.0]}, "covariance"),
         ({"covariance": -1.0}, "covariance"),

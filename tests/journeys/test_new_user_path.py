@@ -51,6 +51,8 @@ def test_the_demo_compares_explains_and_points_on(visited: tuple[Path, str]) -> 
     for part in ("private (DP", "not private (Bias)", "not private (Popularity)", "tossing a coin", "lowkey-demo/release"):
         assert part in printed
     assert "lowkey release lowkey-demo/ratings.parquet --user user" in printed  # the same for the reader's own file
+    assert "open lowkey-demo/site/index.html" in printed
+    assert (visited[0] / "lowkey-demo" / "site" / "index.html").is_file()
 
 
 def test_the_python_of_the_readme_runs(visited: tuple[Path, str]) -> None:

@@ -90,7 +90,8 @@ class WatchingEngine(Engine):
         sums = {s.name: np.zeros(s.shape, np.int64) for s in call.statistics}
         parts: list[Any] = []
         with kernel_threads(self.threads):
-            for i, block in enumerate(data._open_blocks(self.block_size)):
+            blocks = [data._open_whole()] if sweep.needs_everyone else data._open_blocks(self.block_size)
+            for i, block in enumerate(blocks):
                 parts.append(sweep.run(block, None if local is None else local[1][i], sums))
         self.calls.append(call)
         closed = {s.name: Unreleased(s, sums[s.name]) for s in call.statistics}
@@ -310,10 +311,7 @@ def _check_asked(where: str, entry: Entry, adjacency: Any) -> None:
     """At every post the sampler was given the scales of the price, on a grid just as fine as these scales need."""
     statistic = entry.statistic
     wanted = np.unique(_widths(entry, adjacency)) / statistic.grid.step
-    if entry.line.mechanism.kind == "laplace" or wanted.min() >= MIN_SCALE:
-        finer = np.zeros(len(wanted))
-    else:
-        finer = np.maximum(0.0, np.ceil(np.log2(MIN_SCALE / wanted)))
+    finer = np.maximum(0.0, np.ceil(np.log2(MIN_SCALE / wanted)))
     asked = sum(count for _, count in entry.drawn)
     if asked < statistic.size:
         raise Violation(f"{where}: {asked} draws for {statistic.size} numbers")

@@ -14,41 +14,44 @@ from lowkey.privacy.sums import Statistic
 
 @dataclass(frozen=True, eq=False)
 class Together(Sweep):
-    """Several sweeps as one, each with its own public values; sums are named by the sweep's number."""
+    """Several sweeps as one; sums are named by the sweep's number."""
 
-    asked: list[tuple[Sweep, dict[str, Any]]]
+    asked: list[Sweep]
 
-    def statistics(self, public: Any) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         return tuple(
             Statistic(f"{at} {s.name}", s.shape, s.grid, s.sensitivity, s.peak_units, s.layout)
-            for at, (sweep, given) in enumerate(self.asked)
-            for s in sweep.statistics(given)
+            for at, sweep in enumerate(self.asked)
+            for s in sweep.statistics
         )
 
-    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
-        for at, (sweep, given) in enumerate(self.asked):
+    def run(self, block: Any, local: Any, sums: Any) -> Any:
+        for at, sweep in enumerate(self.asked):
             own = {name.partition(" ")[2]: array for name, array in sums.items() if name.partition(" ")[0] == str(at)}
-            sweep.run(block, None, given, own)
+            sweep.run(block, None, own)
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DiesOnce(ItemMeans):
     """Item means, of which the first block to come up takes its whole process down, after it has been added up."""
 
-    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
-        super().run(block, local, public, sums)
+    marker: str = ""
+
+    def run(self, block: Any, local: Any, sums: Any) -> Any:
+        super().run(block, local, sums)
         try:
-            os.close(os.open(public["marker"], os.O_CREAT | os.O_EXCL))
+            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return None
         os.kill(os.getpid(), signal.SIGKILL)
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Quotes(ItemMeans):
     """Fails with a message that quotes somebody's rating, as libraries do."""
 
-    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
+    def run(self, block: Any, local: Any, sums: Any) -> Any:
         raise ValueError(f"cannot cast {float(block.values[0])} of row 0")

@@ -66,16 +66,15 @@ def test_nothing_of_a_user_is_in_a_release(
     for thing in (*things, billboard, billboard.ledger, engine):
         assert_silent(repr(thing))
         assert_silent(str(thing))
-    if not case.published:
-        files = list(estimator.release(tmp_path / "release").iterdir())
-        assert len(files) >= 6
-        files += [tmp_path / "ledger.jsonl", tmp_path / "ledger.jsonl.head"]
-        keys = user_keys(_arrow(frame["who"].unique()))
-        secrets = [struct.pack("<f", CANARY_RATING), struct.pack("<d", CANARY_RATING), *(key.tobytes() for key in keys)]
-        for file in files:
-            content = file.read_bytes()
-            assert_silent(content.decode("utf-8", errors="replace"))
-            assert not [secret for secret in secrets if secret in content], file.name
+    files = list(estimator.release(tmp_path / "release").iterdir())
+    assert len(files) >= 6
+    files += [tmp_path / "ledger.jsonl", tmp_path / "ledger.jsonl.head"]
+    keys = user_keys(_arrow(frame["who"].unique()))
+    secrets = [struct.pack("<f", CANARY_RATING), struct.pack("<d", CANARY_RATING), *(key.tobytes() for key in keys)]
+    for file in files:
+        content = file.read_bytes()
+        assert_silent(content.decode("utf-8", errors="replace"))
+        assert not [secret for secret in secrets if secret in content], file.name
     assert_silent(caplog.text)
     assert_silent("".join(capfd.readouterr()))
 

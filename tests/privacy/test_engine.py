@@ -64,10 +64,11 @@ class Remembering(Sweep):
     def __init__(self, peak_units: int) -> None:
         self.peak_units = peak_units
 
-    def statistics(self, public: Any) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         return (Statistic("x", (1,), Grid(0), Sensitivity.of_vectors(1.0), self.peak_units),)
 
-    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
+    def run(self, block: Any, local: Any, sums: Any) -> Any:
         if local is not None:
             assert np.array_equal(local, block.keys)
         return block.keys.copy()

@@ -1,7 +1,7 @@
 """The same sums to the bit from memory, from disk and from Spark, for every method of the table.
 
 A whole fit of every case runs in memory and from disk. On Spark it is the number of jobs that takes time: all sweeps of all
-cases, with the public values they were given, are run together as one sweep with one, three and eight partitions (those
+cases are run together as one sweep with one, three and eight partitions (those
 after which users keep something one by one, as that cannot be run together), and a whole fit of some estimators with three.
 """
 
@@ -38,15 +38,15 @@ PARTITIONS = (1, 3, 8)
 class Noting(Engine):
     """The local engine, which notes what it was asked."""
 
-    asked: list[tuple[Sweep, dict[str, Any]]]
+    asked: list[Sweep]
 
-    def sweep(self, sweep: Any, data: Any, local: Any = None, public: Any = None) -> Any:
-        self.asked.append((sweep, dict(public or {})))
-        return lk.LocalEngine(1, 50).sweep(sweep, data, local, public)
+    def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
+        self.asked.append(sweep)
+        return lk.LocalEngine(1, 50).sweep(sweep, data, local)
 
 
 @cache
-def local_fit(case: Case) -> tuple[list[tuple[str, bytes]], list[tuple[Sweep, dict[str, Any]]]]:
+def local_fit(case: Case) -> tuple[list[tuple[str, bytes]], list[Sweep]]:
     """Every sum of a fit in memory, and every sweep it took."""
     billboard, engine = KeepingBillboard(), Noting([])
     data = lk.from_frame(base_table(case.domain, N_USERS), case.domain, **COLUMNS)
@@ -95,12 +95,12 @@ def test_spark_gives_the_same_sums(case: Case, spark: Any, on_spark: Callable[[s
 @pytest.mark.parametrize("partitions", PARTITIONS[::2])
 def test_what_users_keep_stays_theirs(partitions: int, spark: Any, on_spark: Callable[[str, int], lk.Ratings]) -> None:  # noqa: F811
     """The passes after which users keep something cannot be run together; those of one method, one after the other."""
-    steps = [step for case in FITTED for step in local_fit(case)[1] if step[0].keeps_state]
-    assert len({type(sweep) for sweep, _ in steps}) == 1 < len(steps)
+    steps = [step for case in FITTED for step in local_fit(case)[1] if step.keeps_state]
+    assert len({type(sweep) for sweep in steps}) == 1 < len(steps)
     data, here, there = lk.from_frame(base_table(DOMAINS["ratings"], N_USERS), DOMAINS["ratings"], **COLUMNS), None, None
-    for sweep, public in steps:
-        expected, here = lk.LocalEngine(1).sweep(sweep, data, here, public)
-        found, there = lk.SparkEngine(spark).sweep(sweep, on_spark("ratings", partitions), there, public)
+    for sweep in steps:
+        expected, here = lk.LocalEngine(1).sweep(sweep, data, here)
+        found, there = lk.SparkEngine(spark).sweep(sweep, on_spark("ratings", partitions), there)
         assert_same(found, expected)
 
 
@@ -134,7 +134,7 @@ def test_the_number_of_partitions_does_not_matter(
     for limit, size in ROADS[road].items():
         monkeypatch.setattr(spark_engine, limit, size)
     steps = [step for case in USERS_CASES if case.feedback == feedback for step in local_fit(case)[1]]
-    together = Together([step for step in steps if not step[0].keeps_state])
+    together = Together([step for step in steps if not step.keeps_state])
     data = lk.from_frame(base_table(DOMAINS[feedback], N_USERS), DOMAINS[feedback], **COLUMNS)
     expected, _ = lk.LocalEngine(1).sweep(together, data)
     engine = lk.SparkEngine(spark, chunk=101)

@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from lowkey.methods.trace_regression import DPTraceRegression
 
 import lowkey as lk
 from lowkey.data import from_frame, read_ratings, read_uncatalogued
 from lowkey.data.trace import cells
+from lowkey.methods.trace.method import DPTraceRegression
 
 TEXT, NUMBER = "canary", 731955
 SHOWN = (TEXT, "731955", "731_955", "7.31955")

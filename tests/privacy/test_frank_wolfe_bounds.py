@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from resolved import with_settings
 
 import lowkey as lk
 from lowkey.data.ratings import Block
-from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct
+from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct, Walk
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
-from lowkey.privacy.accounting import gaussian_epsilon
+from lowkey.kernels.sweep import Sweep
 
 N_ITEMS, L = 6, 2.5
 RNG = np.random.default_rng(3)
@@ -32,32 +35,29 @@ ROWS = [
 ]
 
 
-def public(kind: str) -> dict:
+def walk_of(kind: str) -> Walk:
     """Public histories; "backwards" is one that no fit posts, and drives predictions as far from the targets as they go."""
-    facts = {"n_items": N_ITEMS, "center": 0.0, "direction": RNG.standard_normal(N_ITEMS), "item_bias": np.zeros(N_ITEMS)}
-    none = {"ridge": None, "directions": np.zeros((0, N_ITEMS)), "gains": np.zeros(0), "decays": np.zeros(0)}
     if kind == "nothing":
-        return facts | none
+        return Walk.nowhere(N_ITEMS)
     directions = np.random.default_rng(8).standard_normal((3, N_ITEMS))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     if kind == "refit":
-        return facts | none | {"directions": directions, "ridge": np.array([0.1, 0.01, 1.0])}
+        return Walk(directions, np.array([0.1, 0.01, 1.0]))
     if kind == "steps":
-        return (
-            facts
-            | none
-            | {"directions": directions, "gains": np.array([2.0, 1.5, 9.0]), "decays": np.array([0.0, 0.3, 0.5])}
-        )
-    axis = np.eye(N_ITEMS)[[3]]
-    return facts | none | {"directions": axis, "gains": np.array([-1e6]), "decays": np.ones(1)}
+        return Walk(directions, None, np.array([2.0, 1.5, 9.0]), np.array([0.0, 0.3, 0.5]))
+    return Walk(np.eye(N_ITEMS)[[3]], None, np.array([-1e6]), np.ones(1))
 
 
-def added(sweep, facts: dict, row) -> np.ndarray:
+def product(direction: np.ndarray, walk: Walk) -> ResidualProduct:
+    return ResidualProduct(2, walk, 0.0, L, L, math.inf, 1, direction)
+
+
+def added(sweep: Sweep, row: Any) -> np.ndarray:
     items, values = np.array(row[0], np.int32), np.array(row[1], np.float32)
     block = Block(np.array([0, len(items)]), items, values, np.array([7], np.uint64))
-    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(facts)}
-    sweep.run(block, None, facts, sums)
-    return np.concatenate([sums[s.name].reshape(-1) for s in sweep.statistics(facts)[:1]])
+    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics}
+    sweep.run(block, None, sums)
+    return np.concatenate([sums[s.name].reshape(-1) for s in sweep.statistics[:1]])
 
 
 def squared_size(statistic, units: np.ndarray) -> Fraction:
@@ -69,24 +69,24 @@ def squared_size(statistic, units: np.ndarray) -> Fraction:
     return total * Fraction(2) ** (2 * statistic.grid.exponent)
 
 
-SWEEPS = {
-    "gram, first": ResidualGram(1, L, L, math.inf),
-    "gram, own mean": ResidualGram(2, L, L, 1.0),
-    "gram, residuals to 2L": ResidualGram(2, L, math.inf, math.inf),
-    "gram, residuals to L/2": ResidualGram(3, L, L / 2, math.inf),
-    "product": ResidualProduct(2, L, L, math.inf, 1),
-    "energy": ResidualEnergy(2, L, L, math.inf),
-    "density": RatingDensity(),
-    "cleansed": CleansedMoments(1.0, math.inf),
+SWEEPS: dict[str, Callable[[Walk], Sweep]] = {
+    "gram, first": lambda walk: ResidualGram(1, walk, 0.0, L, L, math.inf),
+    "gram, own mean": lambda walk: ResidualGram(2, walk, 0.0, L, L, 1.0),
+    "gram, residuals to 2L": lambda walk: ResidualGram(2, walk, 0.0, L, math.inf, math.inf),
+    "gram, residuals to L/2": lambda walk: ResidualGram(3, walk, 0.0, L, L / 2, math.inf),
+    "product": lambda walk: product(RNG.standard_normal(N_ITEMS), walk),
+    "energy": lambda walk: ResidualEnergy(2, walk, 0.0, L, L, math.inf, RNG.standard_normal(N_ITEMS)),
+    "density": lambda walk: RatingDensity(N_ITEMS),
+    "cleansed": lambda walk: CleansedMoments(np.zeros(N_ITEMS), 1.0, math.inf),
 }
 
 
 @pytest.mark.parametrize("history", ["nothing", "refit", "steps", "backwards"])
 @pytest.mark.parametrize("name", SWEEPS)
 def test_nobody_moves_a_sum_further_than_declared(name: str, history: str) -> None:
-    sweep, facts = SWEEPS[name], public(history)
-    statistic = sweep.statistics(facts)[0]
-    moves = [added(sweep, facts, row) for row in ROWS]
+    sweep = SWEEPS[name](walk_of(history))
+    statistic = sweep.statistics[0]
+    moves = [added(sweep, row) for row in ROWS]
     for moved in moves:
         assert squared_size(statistic, moved) <= Fraction(statistic.sensitivity.add_remove) ** 2
     for one, other in itertools.combinations(moves, 2):
@@ -109,9 +109,9 @@ def test_nobody_moves_a_sum_further_than_declared(name: str, history: str) -> No
 )
 def test_the_bounds_are_reached(name: str, history: str, adjacency: str) -> None:
     """Within one part in a million: a smaller declared sensitivity would be wrong."""
-    sweep, facts = SWEEPS[name], public(history)
-    statistic = sweep.statistics(facts)[0]
-    moves = [added(sweep, facts, row) for row in ROWS]
+    sweep = SWEEPS[name](walk_of(history))
+    statistic = sweep.statistics[0]
+    moves = [added(sweep, row) for row in ROWS]
     if adjacency == "replace-one":
         moves = [one - other for one, other in itertools.combinations(moves, 2)]
     furthest = math.sqrt(max(squared_size(statistic, moved) for moved in moves))
@@ -119,55 +119,29 @@ def test_the_bounds_are_reached(name: str, history: str, adjacency: str) -> None
 
 
 def test_the_product_reaches_its_bound_along_the_direction() -> None:
-    sweep, facts = SWEEPS["product"], public("nothing") | {"direction": 7.0 * np.eye(N_ITEMS)[3]}  # too long a direction
-    statistic = sweep.statistics(facts)[0]
-    size = math.sqrt(squared_size(statistic, added(sweep, facts, ROWS[3])))
+    sweep = product(7.0 * np.eye(N_ITEMS)[3], walk_of("nothing"))  # too long a direction
+    statistic = sweep.statistics[0]
+    size = math.sqrt(squared_size(statistic, added(sweep, ROWS[3])))
     assert 0.99999 * L**2 < size <= L**2
 
 
 def test_replacing_never_doubles_a_product() -> None:
     """The difference of two positive semidefinite matrices: spectral norm at most the larger one's."""
-    sweep = SWEEPS["product"]
     rng = np.random.default_rng(0)
     for _ in range(300):
-        facts = public("nothing") | {"direction": rng.standard_normal(N_ITEMS)}
+        sweep = product(rng.standard_normal(N_ITEMS), walk_of("nothing"))
         rows = [(list(range(N_ITEMS)), list(4.0 * rng.standard_normal(N_ITEMS).clip(-1, 1))) for _ in range(2)]
-        statistic = sweep.statistics(facts)[0]
-        moved = added(sweep, facts, rows[0]) - added(sweep, facts, rows[1])
+        statistic = sweep.statistics[0]
+        moved = added(sweep, rows[0]) - added(sweep, rows[1])
         assert squared_size(statistic, moved) <= Fraction(statistic.sensitivity.replace_one) ** 2
     assert statistic.sensitivity.replace_one < 1.001 * L**2
-
-
-@pytest.mark.parametrize(("adjacency", "root"), [("add-remove", 1.0), ("replace-one", math.sqrt(2.0))])
-@pytest.mark.parametrize("epsilon", [0.5, 5.0, 20.0])
-def test_published_noise_and_what_it_guarantees(epsilon: float, adjacency: str, root: float) -> None:
-    """sigma of Algorithm 1 line 2; the price of T - 1 posts, the first of them with rows up to L only."""
-    domain, delta, n_iter, row_norm = lk.Domain(items=20, rating_range=(1, 5), expected_users=9), 1e-6, 7, 3.0
-    kind = lk.DPFrankWolfe(epsilon, delta, adjacency, n_iter=n_iter, row_norm=row_norm, calibration="published")
-    plan = kind.plan(domain)
-    noise = row_norm**2 * math.sqrt(64.0 * 8 * math.log(1e6)) / epsilon
-    for t, line in enumerate(plan.lines):
-        moved = root * (row_norm**2 if t == 0 else 4.0 * row_norm**2)
-        assert line.mechanism.noise_multiplier * moved == pytest.approx(noise)  # type: ignore[attr-defined]
-    mu = root * row_norm**2 * math.sqrt(1.0 + 6 * 16.0) / noise
-    assert plan.price.epsilon == pytest.approx(gaussian_epsilon(mu, delta), rel=1e-6)
-    assert "published" in str(plan.guarantee())
-    # Definition 2.2 of the paper (replace-one) is not met at epsilon = 20.
-    assert (plan.price.epsilon > epsilon) == (adjacency == "replace-one" and epsilon == 20.0)
-
-
-def test_published_noise_of_svd() -> None:
-    domain = lk.Domain(items=20, rating_range=(1, 5), expected_users=9)
-    plan = lk.DPSVD(2.0, 1e-6, row_norm=3.0, scaling="user", calibration="published").plan(domain)
-    noise = 9.0 * math.sqrt(64.0 * math.log(1e6)) / 2.0
-    assert plan.price.epsilon == pytest.approx(gaussian_epsilon(9.0 / noise, 1e-6), rel=1e-6)
 
 
 @pytest.mark.parametrize("form", ["gram", "power"])
 @pytest.mark.parametrize("schedule", [0.0, 1.5])
 def test_the_exact_plan_costs_what_was_asked(form: str, schedule: float) -> None:
     domain = lk.Domain(items=20, rating_range=(1, 5), expected_users=9)
-    plan = lk.DPFrankWolfe(1.5, 1e-6, n_iter=5, form=form, noise_schedule=schedule).plan(domain)
+    plan = with_settings(lk.DPFrankWolfe, noise_schedule=schedule)(1.5, 1e-6, n_iter=5, form=form).plan(domain)
     assert 1.4999 < plan.price.epsilon <= 1.5
     first, last = plan.lines[0].mechanism.mu, plan.lines[-1 if form == "gram" else -2].mechanism.mu
     assert last / first == pytest.approx(5.0 ** (schedule / 2.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pickle
 import resource
@@ -22,6 +23,7 @@ import pytest
 
 from lowkey.errors import BudgetError, InputError, LedgerError, PlanError
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.chain import record_hash
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.mechanisms import Gaussian
@@ -85,6 +87,7 @@ import numpy as np
 sys.path.insert(0, {tests!r})
 from test_ledger import PLAN, STATISTIC
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.chain import record_hash
 from lowkey.privacy.noise import NoiseSource
 from lowkey.privacy.sums import Unreleased
 
@@ -199,6 +202,19 @@ def test_lines_added_removed_or_reordered_are_seen(tmp_path: Path) -> None:
     for changed in wrong:
         with pytest.raises(LedgerError, match="damaged"):
             Ledger.loads(b"".join(changed))
+
+
+def test_a_line_that_was_rewritten_with_its_own_hash_is_seen(tmp_path: Path) -> None:
+    """Numbers and hashes are those of the new line; only the line after it still names the old one."""
+    path = tmp_path / "ledger.jsonl"
+    records = [json.loads(line) for line in small_ledger(path).splitlines()]
+    assert Ledger.loads("".join(json.dumps(record, sort_keys=True) + "\n" for record in records)).records == records
+    for at in range(len(records) - 1):
+        forged = {**records[at], "forged": True}
+        forged["hash"] = record_hash(forged)
+        changed = [*records[:at], forged, *records[at + 1 :]]
+        with pytest.raises(LedgerError, match="damaged"):
+            Ledger.loads("".join(json.dumps(record, sort_keys=True) + "\n" for record in changed))
 
 
 def test_a_damaged_or_missing_head_is_seen(tmp_path: Path) -> None:
@@ -462,3 +478,17 @@ def test_an_interrupt_leaves_a_ledger_that_works(tmp_path: Path, monkeypatch: py
 def test_a_path_that_cannot_be_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="can't be opened"):
         Ledger(tmp_path / "missing" / "ledger.jsonl")
+
+
+def test_one_plan_for_which_no_epsilon_holds_leaves_none() -> None:
+    """Its sensitivities are a claim about likely data: no noise on them promises anything, alone or with sound plans."""
+    ledger = Ledger()
+    ledger.add_plan(Plan("Sound", (LINE,), 1e-6))
+    ledger.commit(reserve(ledger), "ab" * 32)
+    assert ledger.guarantee().epsilon < np.inf
+    claimed = Plan("Claimed", (LINE,), 1e-6, sound=False)
+    assert claimed.guarantee().epsilon == np.inf
+    ledger.add_plan(claimed)
+    ledger.commit(reserve(ledger), "ab" * 32)
+    assert ledger.guarantee().epsilon == np.inf
+    assert ledger.guarantee().sentence().startswith("NOT PRIVATE")

@@ -20,7 +20,8 @@ DOMAINS = {
     "rated_gram": lk.Domain(N_ITEMS, (0.5, 5.0)),
     "row_gram": lk.Domain(N_ITEMS, feedback="binary"),
 }
-SWEEPS = {"residual_gram": RatingMoments(0.5, 4.0), "rated_gram": RatingMoments(0.5, 4.0), "row_gram": RowMoments()}
+RATED = RatingMoments(2.75 + np.linspace(-0.5, 0.5, N_ITEMS), EVERYTHING, N_ITEMS, residual_bound=0.5, offset_reg=4.0)
+SWEEPS = {"residual_gram": RATED, "rated_gram": RATED, "row_gram": RowMoments(EVERYTHING, np.linspace(0.3, 1.0, N_ITEMS))}
 
 
 def projections(name: str, with_canary: bool) -> np.ndarray:
@@ -30,16 +31,8 @@ def projections(name: str, with_canary: bool) -> np.ndarray:
     rows, keys = base_rows(domain), base_keys()
     if with_canary:
         rows, keys = [*rows, canary], np.append(keys, np.uint64(99))
-    public = {
-        "n_items": N_ITEMS,
-        "head": EVERYTHING,
-        "slots": EVERYTHING,
-        "center": 2.75,
-        "item_bias": np.linspace(-0.5, 0.5, N_ITEMS),
-        "head_weights": np.linspace(0.3, 1.0, N_ITEMS),
-    }
     plan = lk.DPMoments(epsilon=8.0, delta=1e-5).plan(domain)
-    alone, _ = LocalEngine(n_jobs=1).sweep(sweep, ratings_of(domain, [canary], np.array([99], np.uint64)), public=public)
+    alone, _ = LocalEngine(n_jobs=1).sweep(sweep, ratings_of(domain, [canary], np.array([99], np.uint64)))
     contribution = unpack(alone[name]._open().astype(float))
     direction = contribution / np.linalg.norm(contribution)
     engine, data = LocalEngine(n_jobs=1), ratings_of(domain, rows, keys)
@@ -47,7 +40,7 @@ def projections(name: str, with_canary: bool) -> np.ndarray:
     for i in range(POSTS):
         billboard = Billboard()
         billboard.begin(plan)
-        sums, _ = engine.sweep(sweep, data, public=public)
+        sums, _ = engine.sweep(sweep, data)
         # (W + W^T)/2 along a symmetric direction of norm 1 varies as an entry of W: sqrt(2) times an off-diagonal one.
         along = np.sum(unpack(billboard.post(sums[name])) * direction)
         found[i] = along / (np.sqrt(2.0) * billboard.noise_std(sums[name].statistic))

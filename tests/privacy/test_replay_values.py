@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from estimators import DOMAINS, N_USERS, Row, base_keys, base_rows, stars
 from replay import Violation, record, replay
+from resolved import with_settings
 
 from lowkey.kernels import one_bit as kernel
 from lowkey.methods.one_bit.method import DPOneBit
@@ -30,14 +31,17 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "gradient": {"perturbation": "gradient", "n_iter": 3},
     "gradient, probit, gaussian": {"perturbation": "gradient", "n_iter": 3, "link": "probit", "delta": 1e-6},
     "gradient, user": {"perturbation": "gradient", "n_iter": 2, "gradient_bound": 0.3, **USER},
-    "output": {"perturbation": "output", "output_ridge": 0.3},
-    "output, probit, gaussian": {"perturbation": "output", "output_ridge": 0.3, "link": "probit", "delta": 1e-6},
+    "output": {"perturbation": "output", "ridge": 0.3},
+    "output, probit, gaussian": {"perturbation": "output", "ridge": 0.3, "link": "probit", "delta": 1e-6},
 }
 NEIGHBOURS = 250
 
 
 def make(settings: dict[str, Any]) -> DPOneBit:
-    return DPOneBit(epsilon=1.0, **settings)
+    """With hyper-parameters, and with numbers of the resolved settings, which have no parameter."""
+    own = {name: value for name, value in settings.items() if name in DPOneBit._get_param_names()}
+    changes = {name: value for name, value in settings.items() if name not in own}
+    return with_settings(DPOneBit, **changes)(epsilon=1.0, **own)
 
 
 def with_other_values(rows: list[Row], unit: str, rng: np.random.Generator) -> list[Row]:
@@ -70,7 +74,7 @@ def test_neighbours_with_other_values(settings: dict[str, Any]) -> None:
     assert max(largest) > 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class UnclampedGradient(kernel.ClampedGradient):
     """A seeded bug: the clamp is gone, the declared bound is not."""
 
@@ -91,10 +95,10 @@ def test_the_harness_sees_a_missing_clamp(
 
     if broken is kernel.Signs:
 
-        @dataclass(frozen=True, kw_only=True)
+        @dataclass(frozen=True, kw_only=True, eq=False)
         class SignsForResponses(kernel.Responses):
-            def run(self, block: Any, local: Any, public: Any, sums: Any) -> None:
-                slots, signs = self.placed(block, public)
+            def run(self, block: Any, local: Any, sums: Any) -> None:
+                slots, signs = self.placed(block)
                 sums["responses"][slots] += signs.astype(np.int64)
 
         broken = SignsForResponses

@@ -93,8 +93,8 @@ class HalfGaussian(Gaussian):
 
 
 class HalfTheNoise(Honest):
-    def _plan(self, settings: Any) -> Any:
-        plan = super()._plan(settings)
+    def plan_of(self, settings: Any) -> Any:
+        plan = super().plan_of(settings)
         lines = [replace(line, mechanism=HalfGaussian(line.mechanism.noise_multiplier)) for line in plan.lines]
         return replace(plan, lines=tuple(lines))
 
@@ -114,9 +114,9 @@ class HalfLaterGaussian(Gaussian):
 
 
 class HalfTheNoiseLater(Honest):
-    def plan(self, domain: Any) -> Any:
+    def plan_of(self, settings: Any) -> Any:
         POSTED.clear()
-        plan = super().plan(domain)
+        plan = super().plan_of(settings)
         lines = [replace(line, mechanism=HalfLaterGaussian(line.mechanism.noise_multiplier)) for line in plan.lines]
         return replace(plan, lines=tuple(lines))
 
@@ -153,8 +153,8 @@ class SameAgain(Gaussian):
 
 
 class ReusedNoise(Honest):
-    def _plan(self, settings: Any) -> Any:
-        plan = super()._plan(settings)
+    def plan_of(self, settings: Any) -> Any:
+        plan = super().plan_of(settings)
         lines = [replace(line, mechanism=SameAgain(line.mechanism.noise_multiplier)) for line in plan.lines]
         return replace(plan, lines=tuple(lines))
 
@@ -169,7 +169,7 @@ class ScaleFromUsers(Honest):
 class NotBooked(Honest):
     def ask(self, sweep: Sweep, curator: Any) -> Any:
         sums, _ = curator._engine.sweep(sweep, curator._data)
-        return {"by_item": sums["by_item"]._open() * GRID.step, "total": curator._billboard.post(sums["total"])}
+        return {"by_item": sums["by_item"]._open() * GRID.step, "total": curator.billboard.post(sums["total"])}
 
 
 class NotBookedPeeking(Honest):

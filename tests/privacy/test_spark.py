@@ -30,11 +30,11 @@ from lowkey.privacy.sums import Unreleased
 
 DOMAIN = DOMAINS["ratings"]
 BOUNDS = (1.5, 5.0)
-PUBLIC = {"n_items": DOMAIN.n_items, "center": 2.75, "item_bias": np.linspace(-1.0, 1.0, DOMAIN.n_items)}
+FIELDS = (2.75 + np.linspace(-1.0, 1.0, DOMAIN.n_items), *BOUNDS)
 
 
 def expected_means(table: pa.Table) -> np.ndarray:
-    sums, _ = lk.LocalEngine(1).sweep(ItemMeans(*BOUNDS), lk.from_frame(table, DOMAIN, **COLUMNS), public=PUBLIC)
+    sums, _ = lk.LocalEngine(1).sweep(ItemMeans(*FIELDS), lk.from_frame(table, DOMAIN, **COLUMNS))
     return opened(sums["item_means"])
 
 
@@ -47,7 +47,7 @@ def test_a_task_that_is_killed_and_run_again_changes_nothing(spark: Any, tmp_pat
     table = base_table(DOMAIN, 60)
     ratings = lk.from_spark(spark.createDataFrame(table), DOMAIN, **COLUMNS, partitions=2)
     marker = tmp_path / "died"
-    sums, _ = lk.SparkEngine(spark).sweep(DiesOnce(*BOUNDS), ratings, public={**PUBLIC, "marker": str(marker)})
+    sums, _ = lk.SparkEngine(spark).sweep(DiesOnce(*FIELDS, marker=str(marker)), ratings)
     assert marker.exists()  # a process did die
     assert np.array_equal(opened(sums["item_means"]), expected_means(table))
 
@@ -55,7 +55,7 @@ def test_a_task_that_is_killed_and_run_again_changes_nothing(spark: Any, tmp_pat
 def test_an_error_in_a_task_quotes_nobody(spark: Any) -> None:  # noqa: F811
     ratings = lk.from_spark(spark.createDataFrame(base_table(DOMAIN, 20)), DOMAIN, **COLUMNS, partitions=1)
     with pytest.raises(InputError, match="an unexpected ValueError in a task") as failure:
-        lk.SparkEngine(spark).sweep(Quotes(*BOUNDS), ratings, public=PUBLIC)
+        lk.SparkEngine(spark).sweep(Quotes(*FIELDS), ratings)
     assert "cast" not in str(failure.value)
     assert failure.value.__context__ is None
     assert failure.value.__cause__ is None
@@ -69,7 +69,7 @@ def test_a_user_whose_rows_are_spread_over_files_and_partitions_that_are_empty(s
         pq.write_table(table.slice(bounds[at], bounds[at + 1] - bounds[at]), tmp_path / f"{at}.parquet")
     assert len(pq.read_table(tmp_path)) == len(table)
     ratings = lk.from_spark(spark.read.parquet(str(tmp_path)), DOMAIN, **COLUMNS, partitions=8)
-    sums, _ = lk.SparkEngine(spark).sweep(ItemMeans(*BOUNDS), ratings, public=PUBLIC)
+    sums, _ = lk.SparkEngine(spark).sweep(ItemMeans(*FIELDS), ratings)
     assert np.array_equal(opened(sums["item_means"]), expected_means(table))
 
 
@@ -157,9 +157,9 @@ def test_items_may_be_dropped_but_not_all(spark: Any) -> None:  # noqa: F811
     frame = spark.createDataFrame(table)
     ratings = lk.from_spark(frame, few, **COLUMNS, partitions=3, unknown_items="drop")
     held = lk.from_frame(table, few, **COLUMNS, unknown_items="drop")
-    public = {**PUBLIC, "n_items": 2, "item_bias": np.zeros(2)}
-    here, _ = lk.LocalEngine(1).sweep(ItemMeans(*BOUNDS), held, public=public)
-    there, _ = lk.SparkEngine(spark).sweep(ItemMeans(*BOUNDS), ratings, public=public)
+    means = ItemMeans(np.full(2, 2.75), *BOUNDS)
+    here, _ = lk.LocalEngine(1).sweep(means, held)
+    there, _ = lk.SparkEngine(spark).sweep(means, ratings)
     assert np.array_equal(opened(there["item_means"]), opened(here["item_means"]))
     foreign = lk.Domain(items=["x"], rating_range=(0.5, 5.0))
     with pytest.raises(InputError, match="no id that is in the catalogue"):

@@ -205,12 +205,3 @@ def test_noise_has_the_dimension_of_the_tangent_space():
     X, y = crowd()
     sizes = {line.name: line.size for line in estimator().fit(X, y).ledger_.plans()[0].lines}
     assert sizes == {"spectral_start": 35, "gradient": 2 * (7 + 5 - 2), "last_gradient": 20}
-
-
-def test_published_promises_nothing():
-    X, y = crowd()
-    for protect in ("records", "responses"):
-        model = estimator(protect, calibration="published", min_singular_value=0.5).fit(X, y)
-        assert model.guarantee_.epsilon == np.inf
-        assert "hold only under the Gaussian model" in str(model.guarantee_)
-        assert model.guarantee_.sentence().startswith("NOT PRIVATE")

@@ -6,6 +6,7 @@ The noise is seeded (and so not private), which makes the figures the same in ev
 from __future__ import annotations
 
 import numpy as np
+from resolved import with_settings
 
 import lowkey as lk
 from lowkey.data.synthetic import planted_low_rank
@@ -36,6 +37,6 @@ def test_a_falling_bound_lets_exact_factors_be_found() -> None:
     """Noise-free ratings: every round shrinks residuals, bounds and noise; with the first round's bound it stalls."""
     split = planted(0.0)
     falling = rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6), split)
-    fixed = rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6, bound="fixed"), split)
+    fixed = rmse_of(with_settings(lk.DPFactors, falling_bound=False)(epsilon=2.0, delta=1e-6), split)
     assert falling < 0.02
     assert fixed > 3.0 * falling

@@ -16,6 +16,7 @@ from lowkey import errors as lk_errors
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
+from lowkey.engines.base import no_sums
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError
 from lowkey.kernels.one_bit import Signs
@@ -69,9 +70,7 @@ def test_with_a_large_epsilon_the_noise_is_small(perturbation: str) -> None:
 @pytest.mark.parametrize("unit", ["rating", "user"])
 @pytest.mark.parametrize("delta", [None, 1e-6])
 def test_booked_is_what_was_asked_and_what_was_posted(perturbation: str, link: str, unit: str, delta: float | None) -> None:
-    estimator = DPOneBit(
-        2.0, delta, perturbation=perturbation, link=link, unit=unit, max_ratings=5, n_iter=3, tol=0.05, max_iter=10
-    )
+    estimator = DPOneBit(2.0, delta, perturbation=perturbation, link=link, unit=unit, max_ratings=5, n_iter=3)
     guarantee = estimator.fit(board()).guarantee_
     assert 2.0 * (1.0 - 1e-6) <= guarantee.epsilon <= 2.0
     assert (guarantee.unit, guarantee.delta) == (Unit(unit, "values", "replace-one"), delta or 0.0)
@@ -101,11 +100,12 @@ def test_users_with_the_same_items_are_told_apart() -> None:
     ratings = Ratings.from_csr(rows, Domain(items=4, rating_range=(1.0, 5.0)))
     positions = Positions.of(ratings)
     assert not positions.keys_differ
-    sweep = Signs(threshold=3.0)
-    sums, _ = LocalEngine(1).sweep(sweep, ratings, public={"positions": positions})
-    assert sums["signs"]._open().tolist() == np.sign(rows.data - 3.0).tolist()
+    sweep = Signs(positions=positions, threshold=3.0)
+    for engine in (LocalEngine(1), LocalEngine(1, block_size=2)):  # the sweep says that it needs everyone
+        sums, _ = engine.sweep(sweep, ratings)
+        assert sums["signs"]._open().tolist() == np.sign(rows.data - 3.0).tolist()
     with pytest.raises(TypeError, match="all in this block"):
-        LocalEngine(1, block_size=2).sweep(sweep, ratings, public={"positions": positions})
+        sweep.run(next(ratings._open_blocks(2)), None, no_sums(sweep.statistics))
     whole = OneBit().complete(ratings)
     np.testing.assert_array_equal(OneBit().complete(ratings, engine=LocalEngine(1, block_size=2)), whole)
 
@@ -172,8 +172,6 @@ def test_fits_compose_on_one_billboard() -> None:
         {"link": "cauchy"},
         {"unit": "user"},
         {"unit": "household"},
-        {"calibration": "published", "delta": 1e-6},
-        {"calibration": "printed"},
         {"entry_bound": 0.0},
     ],
 )
@@ -222,9 +220,7 @@ def test_a_release_folder_serves_the_same_probabilities(tmp_path: Path) -> None:
     assert "who rated what" in str(loaded.guarantee)
 
 
-def test_published_forms_are_not_released(tmp_path: Path) -> None:
-    published = lk.DPOneBit(1.0, perturbation="output", calibration="published", tol=0.05, max_iter=5).fit(board())
-    assert published.guarantee_.epsilon == pytest.approx(USERS * ITEMS, rel=1e-6)
+def test_what_has_no_noise_is_not_released(tmp_path: Path) -> None:
     clear = lk.OneBit().fit(board())
     with pytest.raises(lk_errors.LowkeyError):
         clear.release(tmp_path / "clear")

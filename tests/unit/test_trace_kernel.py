@@ -38,8 +38,8 @@ KINDS = every_kind()
 Y = RNG.standard_normal(N) * 3
 
 
-def summed(sweep, measurements, y, public, **engine):
-    sums, _ = LocalEngine(**engine).sweep(sweep, TraceRecords(measurements, y), public=public)
+def summed(sweep, measurements, y, **engine):
+    sums, _ = LocalEngine(**engine).sweep(sweep, TraceRecords(measurements, y))
     (closed,) = sums.values()
     return closed._open() * closed.statistic.grid.step, closed.statistic
 
@@ -52,7 +52,7 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
 @pytest.mark.parametrize("bounds", [(0.8, 1.1), (50.0, 50.0)])
 def test_gradient_is_the_clipped_sum(kind, bounds):
     x = KINDS[kind]
-    got, statistic = summed(TangentGradient("gradient", *bounds), x, Y, {"point": POINT})
+    got, statistic = summed(TangentGradient("gradient", POINT, *bounds), x, Y)
     rows = np.array([POINT.coordinates(np.asarray(one, np.float64)) for one in x.dense()])
     residuals = Y - x.inner(POINT.matrix())
     expected = np.clip(residuals, -bounds[0], bounds[0]) @ clip_rows(rows, bounds[1])
@@ -75,8 +75,7 @@ def test_start_is_the_clipped_whitened_sum(kind, bounds, form):
     }[form]
     given = {"number": 2.0, "matrix": each[0], "numbers": [1.0 + i for i in range(N)], "matrices": each}[form]
     whitener = Whitener(given, 24, N)
-    public = {"shape": SHAPE, "whitener": whitener}
-    got, _ = summed(SpectralStart(*bounds), x, Y, public, block_size=7)
+    got, _ = summed(SpectralStart(SHAPE, whitener, *bounds), x, Y, block_size=7)
     flat = x.dense().reshape(N, -1).astype(np.float64)
     rows = np.array([np.linalg.solve(c, one) for c, one in zip(each, flat, strict=True)])
     expected = np.clip(Y, -bounds[0], bounds[0]) @ clip_rows(rows, bounds[1])
@@ -90,12 +89,9 @@ def test_start_is_the_clipped_whitened_sum(kind, bounds, form):
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_do_not_depend_on_blocks_or_threads(kind):
     whitener = Whitener(None, 24, N)
-    for sweep, public in [
-        (TangentGradient("gradient", 1.0, 1.5), {"point": POINT}),
-        (SpectralStart(1.0, 2.0), {"shape": SHAPE, "whitener": whitener}),
-    ]:
+    for sweep in (TangentGradient("gradient", POINT, 1.0, 1.5), SpectralStart(SHAPE, whitener, 1.0, 2.0)):
         engines = [{"block_size": size, "n_jobs": jobs} for size in (1, 5, 100) for jobs in {1, get_num_threads()}]
-        results = [summed(sweep, KINDS[kind], Y, public, **engine)[0] for engine in engines]
+        results = [summed(sweep, KINDS[kind], Y, **engine)[0] for engine in engines]
         assert all(np.array_equal(result, results[0]) for result in results)
 
 
@@ -103,15 +99,15 @@ def test_sums_do_not_depend_on_blocks_or_threads(kind):
 def test_what_overflows_contributes_nothing(size):
     x = DenseMeasurements(np.full((1, *SHAPE), size))
     y = np.array([1e308])
-    got, _ = summed(TangentGradient("gradient", 1.0, 1.0), x, y, {"point": POINT})
+    got, _ = summed(TangentGradient("gradient", POINT, 1.0, 1.0), x, y)
     np.testing.assert_array_equal(got, 0.0)
-    got, _ = summed(SpectralStart(1.0, 1.0), x, y, {"shape": SHAPE, "whitener": Whitener(None, 24, 1)})
+    got, _ = summed(SpectralStart(SHAPE, Whitener(None, 24, 1), 1.0, 1.0), x, y)
     np.testing.assert_array_equal(got, 0.0)
 
 
 def test_a_cell_that_occurs_twice_in_a_record_stays_within_the_bound():
     twice = SparseMeasurements((3, 2), np.array([0, 2]), np.zeros(2, np.int32), np.zeros(2, np.int32), np.ones(2))
-    got, _ = summed(SpectralStart(1.0, 1.0), twice, np.ones(1), {"shape": (3, 2), "whitener": Whitener(None, 6, 1)})
+    got, _ = summed(SpectralStart((3, 2), Whitener(None, 6, 1), 1.0, 1.0), twice, np.ones(1))
     assert 0.5 < np.linalg.norm(got) <= 1.0
     merged = from_flat_csr(scipy.sparse.csr_array((np.ones(2), [1, 1], [0, 2]), shape=(1, 3)))
     np.testing.assert_array_equal(merged.dense(), [[[0.0], [2.0], [0.0]]])

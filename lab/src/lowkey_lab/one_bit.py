@@ -79,12 +79,7 @@ def synthetic(
             for seed in range(draws):
                 truth, ratings = rank_one(side, ratio, link, seed)
                 runs = [("non-private", "none", math.inf, OneBit(link=link, tol=TOL))]
-                runs += [
-                    (c, p, e, m)
-                    for e in epsilons
-                    for c, p, m in variants(e, link, init_seed=seed, tol=TOL)
-                    if c in calibrations
-                ]
+                runs += [(c, p, e, m) for e in epsilons for c, p, m in variants(e, link, tol=TOL) if c in calibrations]
                 for calibration, perturbation, epsilon, estimator in runs:
                     key = (calibration, perturbation, epsilon)
                     errors.setdefault(key, []).append(relative_error(truth, estimator.complete(ratings)))

@@ -44,6 +44,6 @@ def exact_twin(kind: type[Any]) -> type[Any]:
     """The same method, with the settings that its budget gives it, and exact posts. NOT PRIVATE."""
 
     def plan(self: Recommender, settings: Settings) -> Plan:
-        return kind._plan(self, replace(settings, budget=replace(settings.budget, mu=math.inf)))
+        return kind.plan_of(self, replace(settings, budget=replace(settings.budget, mu=math.inf)))
 
-    return type(f"Exact{kind.__name__}", (kind,), {"__init__": kind.__init__, "_plan": plan})
+    return type(f"Exact{kind.__name__}", (kind,), {"__init__": kind.__init__, "plan_of": plan})

@@ -76,7 +76,7 @@ def write_data(folder: Path) -> None:
 
     from lowkey.data.synthetic import taste
 
-    rows = taste(300, 200, ratings_per_user=20, seed=1).ratings()._open_csr().tocoo()
+    rows: Any = taste(300, 200, ratings_per_user=20, seed=1).ratings()._open_csr().tocoo()
     table = {"user": rows.row, "item": [f"film {i}" for i in rows.col], "rating": rows.data}
     pq.write_table(pa.table(table), folder / "ratings.parquet")
     (folder / "catalogue.txt").write_text("\n".join(f"film {i}" for i in range(rows.shape[1])) + "\n")

@@ -1,7 +1,8 @@
-"""Public room: `lowkey export`: a release's arrays in the formats of other tools."""
+"""Public room: `lowkey export`: a release as a site for browsers, or its arrays in the formats of other tools."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,80 +12,71 @@ from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
 from lowkey.errors import refuse
 
+FORMATS = ("web", "npy", "parquet", "usearch")
+
 
 def export(
     folder: o.Folder,
-    to: Annotated[str | None, typer.Option(help="npy, parquet or usearch.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option(help="web, npy, parquet or usearch.", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write: new or empty.", show_default=False)] = None,
+    precision: Annotated[str, typer.Option(help="web: float32, float16 or int8; what is lost is measured.")] = "float16",
+    titles: Annotated[
+        Path | None, typer.Option(help="web: a csv file with the columns item and title.", show_default=False)
+    ] = None,
+    heading: Annotated[str, typer.Option(help="web: the page's heading.", show_default=False)] = "",
     quiet: o.Quiet = False,
     as_json: o.Json = False,
 ) -> None:
-    """Write the arrays of a release for other tools; free of charge, as the release is public already.
+    """Write a release as a page for browsers, or its arrays for other tools; free of charge, as it is public already.
 
-    npy: one file per array, and items.npy with the ids. parquet: items.parquet, one row per item with its id, its biases
-    and its factors. usearch: items.usearch, an index for approximate search by inner product, keyed by the item's row in
-    items.parquet beside it; search it with an own user vector. Only for models whose score is a product of factors.
+    web: a folder with a page that recommends in the visitor's browser, connects to nowhere and works from a disk, too; with
+    lowkey.js for apps. npy: one file per array, and items.npy with the ids. parquet: items.parquet, one row per item with
+    its id, its numbers and its vector for search; other arrays in files of their own. usearch: the same and items.usearch,
+    an index by inner product, keyed by the row in items.parquet.
 
-    Example: lowkey export release --to parquet --out exported
+    Example: lowkey export release --to web --out site
     """
-    o.require("export", {"--to": to, "--out": out}, f"lowkey export {folder} --to npy --out exported")
+    o.require("export", {"--to": to, "--out": out}, f"lowkey export {folder} --to web --out site")
     assert out is not None
-    if to not in WRITERS:
-        refuse("--to", got=repr(to), needed=" or ".join(WRITERS), try_="--to npy")
+    if to not in FORMATS:
+        refuse("--to", got=repr(to), needed=" or ".join(FORMATS), try_="--to web")
     screen = Screen(quiet, as_json)
+    if to == "web":
+        _write_site(screen, folder, out, precision, read_titles(titles), heading)
+        return
     with screen.working("Exporting"):
         from lowkey.release import check_destination, load
+        from lowkey.release.formats import WRITERS
 
-        model = load(folder)
-        destination = check_destination(out)
-        written = WRITERS[to](model, destination)
+        written, recipe = WRITERS[to](load(folder), check_destination(out))
     screen.say(f"Wrote {', '.join(written)} to {out}/. The order of the rows is that of the items.")
-    screen.result({"folder": str(out), "files": written})
+    screen.say(recipe)
+    screen.result({"folder": str(out), "files": written, "recipe": recipe})
 
 
-def _as_npy(model: Any, out: Path) -> list[str]:
-    import numpy as np
+def _write_site(screen: Screen, folder: Path, out: Path, precision: str, titles: Any, heading: str) -> None:
+    with screen.working("Checking the release and writing the site"):
+        from lowkey.release.site import write_site
 
-    out.mkdir(exist_ok=True)
-    ids = model.domain.ids(np.arange(model.domain.n_items))
-    # Text as fixed-width text: an object array would be a pickle.
-    np.save(out / "items.npy", ids.astype(str) if ids.dtype == object else ids, allow_pickle=False)
-    for name, array in model.arrays.items():
-        np.save(out / f"{name}.npy", array, allow_pickle=False)
-    return ["items.npy", *(f"{name}.npy" for name in model.arrays)]
-
-
-def _as_parquet(model: Any, out: Path) -> list[str]:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    out.mkdir(exist_ok=True)
-    columns = {"item": model.domain.item_ids}
-    for name, array in model.arrays.items():
-        if array.ndim == 1 and len(array) == model.domain.n_items:
-            columns[name] = pa.array(array)
-        elif array.ndim == 2 and len(array) == model.domain.n_items and array.shape[1]:
-            flat = pa.array(np.ascontiguousarray(array).reshape(-1))
-            columns[name] = pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
-    pyarrow.parquet.write_table(pa.table(columns), out / "items.parquet", compression="zstd")
-    return ["items.parquet"]
+        made = write_site(folder, out, precision, titles, heading)
+    loss = made["loss"]
+    screen.say(f"Wrote {', '.join(made['names'])} to {out}/: {made['bytes'] / 1e6:.2f} MB.")
+    screen.say(
+        f"In {precision}, {loss['top_ten_kept']:.2%} of the top ten are as in the release, on {loss['histories']} made-up "
+        f"histories; no score of theirs moves by more than {loss['largest_change_of_a_score']:.2g}."
+    )
+    screen.say(f"Open {out}/index.html, or put the folder on any web server. The page connects to nowhere.", "bold")
+    screen.result({"folder": str(out), "files": made["names"], "bytes": made["bytes"], "loss": loss, "id": made["id"]})
 
 
-def _as_usearch(model: Any, out: Path) -> list[str]:
-    """Inner product with (user factors, 1): the item's own prior is its last coordinate."""
-    try:
-        from usearch.index import Index
-    except ImportError:
-        refuse("--to usearch", got="no usearch", needed="the package", try_="pip install 'lowkey[usearch]', or --to npy")
-    import numpy as np
-
-    vectors = model.item_vectors()
-    written = _as_parquet(model, out)
-    index = Index(ndim=vectors.shape[1], metric="ip", dtype="f32")
-    index.add(np.arange(len(vectors)), np.ascontiguousarray(vectors, np.float32))
-    index.save(str(out / "items.usearch"))
-    return [*written, "items.usearch"]
-
-
-WRITERS = {"npy": _as_npy, "parquet": _as_parquet, "usearch": _as_usearch}
+def read_titles(path: Path | None) -> dict[str, str] | None:
+    """{id: title} of a csv file."""
+    if path is None:
+        return None
+    if not path.is_file():
+        refuse("--titles", got=f"{str(path)!r}, which does not exist", needed="a csv file", try_="another path")
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file)
+        if not {"item", "title"} <= set(reader.fieldnames or []):
+            refuse("--titles", got="other columns", needed="a header with item and title", try_="item,title as first line")
+        return {row["item"]: row["title"] for row in reader if row["title"]}

@@ -34,7 +34,7 @@ class Positions:
     @classmethod
     def of(cls, ratings: Ratings) -> Self:
         """Declare the positions of these ratings public."""
-        whole = ratings._open_rows().whole()
+        whole = ratings._open_whole()
         return cls(ratings.domain.n_items, whole.offsets, whole.items, whole.keys)
 
     def capped(self, most: int) -> Self:

@@ -89,6 +89,10 @@ class Ratings(Closed):
         """The bare rows as blocks of at most `max_users` whole users, in order. For engines only, as `_open_rows`."""
         return self._rows.blocks(max_users)
 
+    def _open_whole(self) -> Block:
+        """All bare rows in one block. For engines, and for `Positions`, which declares public who rated what."""
+        return self._rows.whole()
+
     def _open_rows(self) -> Rows:
         """Where the rows are held. For engines only; an architecture test lists the callers."""
         return self._rows

@@ -151,6 +151,10 @@ class TraceRecords(Closed):
             part = slice(first, min(first + max_records, self.n_records))
             yield RecordBlock(self._measurements[part], self._responses[part], first)
 
+    def _open_whole(self) -> RecordBlock:
+        """All bare records in one block. For engines only."""
+        return RecordBlock(self._measurements, self._responses, 0)
+
     def _public_facts(self) -> str:
         return f"{self.n_records} records, X of shape {self.shape}"
 

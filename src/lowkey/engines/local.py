@@ -75,7 +75,7 @@ class LocalEngine(Engine):
         sums, users = no_sums(statistics), block_users(statistics, self.block_size)
         state = LocalState(users, data._open_rows().state_folder() if sweep.keeps_state else None)
         with kernel_threads(self.n_jobs):
-            blocks = [data._open_rows().whole()] if sweep.needs_everyone else data._open_blocks(users)
+            blocks = [data._open_whole()] if sweep.needs_everyone else data._open_blocks(users)
             for i, block in enumerate(blocks):
                 kept = sweep.run(block, local.of_block(i, users) if local else None, sums)
                 check_kept(sweep, kept)

@@ -28,7 +28,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Makes another crowd.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Train, compare, release and check a private recommender on made-up data. Takes under a minute.
+    """Train, compare, release and check a private recommender on made-up data, and make its page. Takes under a minute.
 
     Example: lowkey demo
     """
@@ -36,8 +36,9 @@ def demo(
     with screen.working("Starting (the first time, some code is compiled)"):
         from lowkey.privacy.price import at_most
         from lowkey.release import verify
+        from lowkey.release.site import write_site
 
-    release = _place(out)
+    release, site = _place(out)
     with screen.working("Making up film fans"):
         ratings = _make_up(out, seed)
     screen.say(f"{USERS:,} film fans, {FILMS:,} films, a million ratings: all made up, nobody is real.\n")
@@ -46,6 +47,7 @@ def demo(
     with screen.working("Writing and checking the release"):
         private.release(release)
         checks = verify(release)
+        write_site(release, site, heading="Which film next?")
     screen.say(
         f"The guarantee (epsilon = {at_most(guarantee.epsilon, 4)}, delta = {guarantee.delta:g}) in plain words:", "bold"
     )
@@ -59,24 +61,27 @@ def demo(
     screen.say("The same for a file of your own; here with the demo's:", "bold")
     screen.say(
         f"  lowkey release {out}/ratings.parquet --user user --item item --rating rating --scale 0.5 5 "
-        f"--items {out}/catalogue.txt --epsilon {EPSILON:g} --delta {DELTA:g} --out my-release"
+        f"--items {out}/catalogue.txt --epsilon {EPSILON:g} --delta {DELTA:g} --out my-release\n"
     )
+    screen.say("And a page that recommends in the visitor's browser and sends nothing:", "bold")
+    screen.say(f"  open {site}/index.html")
     if good < len(checks):
         raise typer.Exit(1)
 
 
-def _place(out: Path) -> Path:
-    """The demo's folder, cleared of an earlier demo's release and of nothing else."""
-    from lowkey.release.folder import FILES, MANIFEST
+def _place(out: Path) -> tuple[Path, Path]:
+    """The demo's folders for the release and its page, cleared of an earlier demo's and of nothing else."""
+    from lowkey.release import folder, site
 
     if out.exists() and not out.is_dir():
         refuse("--out", got=f"{str(out)!r}, which is a file", needed="a folder", try_="another name")
-    release = out / "release"
-    if release.is_dir() and {entry.name for entry in release.iterdir()} <= {*FILES, MANIFEST}:
-        for entry in release.iterdir():
-            entry.unlink()
+    places = {out / "release": {*folder.FILES, folder.MANIFEST}, out / "site": set(site.SITE_FILES)}
+    for place, names in places.items():
+        if place.is_dir() and {entry.name for entry in place.iterdir()} <= names:
+            for entry in place.iterdir():
+                entry.unlink()
     out.mkdir(parents=True, exist_ok=True)
-    return release
+    return out / "release", out / "site"
 
 
 def _make_up(out: Path, seed: int) -> Ratings:
@@ -111,7 +116,7 @@ def _compare(ratings: Ratings, seed: int, screen: Screen) -> Recommender:
     from lowkey.methods.registry import estimator
 
     split = hold_out_users(ratings, 0.1, seed=seed)
-    private: Any = estimator(default_method(ratings.domain, EPSILON, DELTA))
+    private: Any = estimator(default_method(ratings.domain, EPSILON, DELTA, "ratings"))
     contestants: dict[str, Any] = {
         f"private ({private.__name__}, epsilon {EPSILON:g})": private(epsilon=EPSILON, delta=DELTA),
         f"hardly private (the same, epsilon {HARDLY_PRIVATE:g})": private(epsilon=HARDLY_PRIVATE, delta=DELTA),

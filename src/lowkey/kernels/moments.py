@@ -67,7 +67,7 @@ class RatingMoments(Sweep):
     def rows(self, block: Block) -> tuple[Any, Any, Any, Any]:
         """offsets, places in the head, and the rows x and o in grid units."""
         x_step, o_step = Grid.for_bound(self.residual_bound, BITS).step, Grid.for_bound(1.0, BITS).step
-        offsets, slots = _head_rows(block.offsets, block.items, self.slots)
+        offsets, slots = head_rows(block.offsets, block.items, self.slots)
         bounds = (self.residual_bound, self.offset_reg, x_step, o_step)
         x, o = _residual_rows(block.offsets, block.items, block.values, self.prior, self.slots, offsets, *bounds)
         return offsets, slots, x, o
@@ -91,14 +91,14 @@ class RowMoments(Sweep):
         return (_gram("row_gram", len(self.head_weights), 1.0),)
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
-        offsets, slots = _head_rows(block.offsets, block.items, self.slots)
+        offsets, slots = head_rows(block.offsets, block.items, self.slots)
         y = _weighted_rows(offsets, slots, self.head_weights, Grid.for_bound(1.0, BITS).step)
         add_row_grams(offsets, slots, y, len(self.head_weights), sums["row_gram"])
         return None
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _head_rows(offsets, items, slots):
+def head_rows(offsets, items, slots):
     """The rows cut down to the head: new offsets, and the places in the head."""
     kept = np.zeros(len(offsets), np.int64)
     for u in range(len(offsets) - 1):

@@ -2,7 +2,7 @@
 
 The neighbour of a data set has the same positions and, at most, ``signs`` other values: one rating (signs = 1), or all
 the ratings of one user, of which ``signs`` at most have a slot. A rating has a slot of its own, so a flip moves one
-coordinate, of the first three. ``public["positions"]`` is a ``data.positions.Positions``.
+coordinate, of the first three.
 
 Paper: Li et al. 2021, Algorithms 1 to 4. Deviates: what is noised (docs/one-bit.md, corrections a to e).
 
@@ -177,6 +177,8 @@ class Minimiser(SignSweep):
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         positions = self.positions
+        if len(block.keys) != positions.n_users:
+            raise TypeError("the minimiser needs all users in one block: needs_everyone says so")
         slots, signs = self.placed(block)
         ordered = np.empty(len(positions.cells))
         ordered[slots] = signs

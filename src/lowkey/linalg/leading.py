@@ -26,12 +26,6 @@ def energy_margin(noise_std: float, deviations: float = 3.0) -> float:
     return deviations * math.sqrt(2.0) * noise_std
 
 
-def published_energy(value: float, noise_std: float, order: int, failure: float = 1.0 / 3.0) -> float:
-    """The square of Algorithm 1's biased singular value, line 6; its sigma is that of noise before symmetrising."""
-    margin = math.sqrt(math.sqrt(2.0) * noise_std * math.log(order / failure)) * order**0.25
-    return (math.sqrt(max(value, 0.0)) + margin) ** 2
-
-
 def direction_ridge(
     energy: NDArray[np.float64], bulk: NDArray[np.float64], noise_edge: NDArray[np.float64], density: float
 ) -> NDArray[np.float64]:

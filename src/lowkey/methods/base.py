@@ -144,9 +144,9 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         ``progress=True`` shows on a terminal how many of the planned releases are made and the time left; a function
         in its place is told each ``Step``.
         """
-        settings, curator = self._begin(X, y, domain, engine, billboard, settings)
+        resolved, curator = self._begin(X, y, domain, engine, billboard, settings)
         with watched(curator.billboard, type(self).__name__, progress):
-            self._keep(settings, self._run(settings, curator), curator)
+            self._keep(resolved, self._run(resolved, curator), curator)
         return self
 
     def _begin(

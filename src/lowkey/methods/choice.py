@@ -8,17 +8,19 @@ from lowkey.data.domain import Domain
 from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_FACTORS, CROWD_FOR_MOMENTS
 from lowkey.privacy.accounting import gaussian_mu
 
+GOALS = ("lists", "ratings")
 
-def default_method(domain: Domain, epsilon: float, delta: float) -> str:
-    """The method for a domain and a budget, from public facts alone.
 
-    Binary feedback: moments, but popularity where the crowd is small. Ratings: factors in rounds, but moments where the
+def default_method(domain: Domain, epsilon: float, delta: float, goal: str = "lists") -> str:
+    """The method for a domain, a budget and a goal, from public facts alone.
+
+    Lists: ``lists``, which shrinks into popularity by itself. Ratings: factors in rounds, but moments where the
     catalogue is small and the crowd is not, and means where there is hardly a crowd.
     """
+    if goal == "lists" or domain.feedback == "binary":
+        return "lists"
     crowd = domain.expected_users * gaussian_mu(epsilon, delta) if domain.expected_users else math.inf
     enough = crowd >= CROWD_FOR_MOMENTS[domain.feedback]
-    if domain.feedback == "binary":
-        return "moments" if enough else "bias"
     if enough and domain.n_items <= CATALOGUE_FOR_MOMENTS:
         return "moments"
     return "factors" if crowd >= CROWD_FOR_FACTORS else "bias"

@@ -31,7 +31,8 @@ def whole(low: int = 1, high: int | None = None) -> Constraint:
     """A whole number from ``low`` on."""
     most = math.inf if high is None else high
     text = f"a whole number, {low} or more" if high is None else f"a whole number, {low} to {high}"
-    return Constraint(text, lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and low <= v <= most)
+    fine = lambda v: isinstance(v, int | np.integer) and not isinstance(v, bool) and bool(low <= v <= most)
+    return Constraint(text, fine)
 
 
 def positive() -> Constraint:

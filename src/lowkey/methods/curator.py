@@ -41,5 +41,6 @@ class Curator:
         return Posts({name: self.billboard.post(unreleased) for name, unreleased in sums.items()}, stds, kept)
 
     def noise(self, sweep: Sweep) -> dict[str, float]:
-        """How much noise the posts of a sweep will have: public, and known before they are made."""
-        return {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}
+        """How much noise the posts of a sweep will have, where noise is added: public, and known before they are made."""
+        found = {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}
+        return {name: std for name, std in found.items() if std is not None}

@@ -20,6 +20,7 @@ PRIVATE = {
     "als": "lowkey.methods.als.method:DPALS",
     "bias": "lowkey.methods.bias.method:DPBias",
     "factors": "lowkey.methods.factors.method:DPFactors",
+    "lists": "lowkey.methods.lists.method:DPLists",
     "lmc": "lowkey.methods.lmc.method:DPLMC",
     "moments": "lowkey.methods.moments.method:DPMoments",
     "sketch": "lowkey.methods.moments.sketch:DPSketch",

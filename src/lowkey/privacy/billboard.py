@@ -61,15 +61,13 @@ class Billboard:
             return unreleased._select(noisy)  # pyright: ignore[reportPrivateUsage]
         return noisy
 
-    def noise_std(self, statistic: Statistic) -> float:
-        """How much noise a coordinate of this statistic gets (off the diagonal, if symmetric): public."""
+    def noise_std(self, statistic: Statistic) -> float | None:
+        """How much noise a coordinate of this statistic gets (off the diagonal, if symmetric): public.
+
+        None: answers are flipped, and nothing is added.
+        """
         assert self.plan is not None
-        std = self._line(statistic.name).mechanism.noise_std(statistic, self.plan.adjacency)
-        if std is None:
-            raise PlanError(
-                what=f"{statistic.name!r} has no noise width", got="answers flipped", needed="added noise", try_="its price"
-            )
-        return std
+        return self._line(statistic.name).mechanism.noise_std(statistic, self.plan.adjacency)
 
     @property
     def guarantee(self) -> Guarantee:

@@ -71,6 +71,34 @@ class ItemWeightsRule(Rule):
         return scores
 
 
+class ListRule(ItemWeightsRule):
+    """score = (1 + k) popularity + what each of the k items of the history that are in the head adds to the head.
+
+    An item of a history adds its row of weights less ``mean_weights``, the row of an average item: an empty history gets
+    the most popular, and as noise grows the weights vanish and popularity is left. ``liked``, if any, is the least rating
+    that counts as taken.
+    """
+
+    def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
+        """(n_rows, n_head + 1): what the history adds to each item of the head, and 1 + k."""
+        histories = self._taken(histories)
+        k = np.diff(scipy.sparse.csr_array(histories[:, self.arrays["head"]]).indptr)[:, None]
+        return np.hstack([super().transform(histories) - k * self.arrays["mean_weights"], 1.0 + k])
+
+    def _taken(self, histories: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+        if self.settings["liked"] is None:
+            return histories
+        kept = histories.data >= self.settings["liked"]
+        ends = np.concatenate([[0], np.cumsum(kept)])[histories.indptr]
+        return scipy.sparse.csr_array((histories.data[kept], histories.indices[kept], ends), shape=histories.shape)
+
+    def _scores(self, histories: scipy.sparse.csr_array, dtype: Precision) -> NDArray[Any]:
+        users = self.transform(histories)
+        scores = np.asarray(users[:, -1:] * np.asarray(self.arrays["popularity"], np.float64), dtype)
+        scores[:, self.arrays["head"]] += users[:, :-1].astype(dtype)
+        return scores
+
+
 class SignRule(Rule):
     """score = h(item_factors . user_factors), the probability of a like; one-bit completion.
 
@@ -96,6 +124,7 @@ class SignRule(Rule):
 RULES: dict[str, type[Rule]] = {
     "factors": FactorRule,
     "item-weights": ItemWeightsRule,
+    "lists": ListRule,
     "signs": SignRule,
     "replay": ReplayRule,
     "projection": ProjectionRule,

@@ -68,11 +68,11 @@ class PublishedALS(DPALS):
     def _settings(self, domain: Domain, budget: Budget) -> ALSSettings:
         return replace(super()._settings(domain, budget), learns_reg=False, learns_user_reg=False)
 
-    def _plan(self, settings: ALSSettings) -> Plan:
+    def plan_of(self, settings: ALSSettings) -> Plan:
         assert self.noise is not None
         assert settings.max_ratings is not None
         noise = PublishedNoise(*self.noise)
-        return with_published_noise(super()._plan(settings), settings.max_ratings, noise, settings.budget.epsilon)
+        return with_published_noise(super().plan_of(settings), settings.max_ratings, noise, settings.budget.epsilon)
 
 
 def published_plan(

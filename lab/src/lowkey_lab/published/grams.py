@@ -34,13 +34,13 @@ class PublishedFrankWolfe(DPFrankWolfe):
             refuse("form", got="a power iteration", needed="'gram': the paper has no other", try_="form='gram'")
         return replace(settings, residual_norm=math.inf)  # residuals are not clipped: 2L, by the triangle inequality
 
-    def _plan(self, settings: FrankWolfeSettings) -> Plan:
+    def plan_of(self, settings: FrankWolfeSettings) -> Plan:
         walk = Walk.nowhere(settings.n_items)
         rounds = range(1, settings.n_iter + 1)
         grams = [ResidualGram(t, walk, *self._bounds(settings)).statistics[0] for t in rounds]
         budget = settings.budget
         noise = published_noise(settings.row_norm, settings.n_iter + 1, budget.epsilon, budget.delta)
-        return with_published_noise(super()._plan(settings), grams, noise, budget.epsilon)
+        return with_published_noise(super().plan_of(settings), grams, noise, budget.epsilon)
 
 
 class PublishedSVD(DPSVD):
@@ -60,10 +60,10 @@ class PublishedSVD(DPSVD):
     ) -> None:
         super().__init__(epsilon, delta, adjacency, rank, row_norm=row_norm, offset_reg=offset_reg, scaling=scaling)
 
-    def _plan(self, settings: SVDSettings) -> Plan:
+    def plan_of(self, settings: SVDSettings) -> Plan:
         budget, gram = settings.budget, row_gram(settings).statistics[0]
         noise = published_noise(settings.row_norm, 1, budget.epsilon, budget.delta)
-        return with_published_noise(super()._plan(settings), [gram], noise, budget.epsilon)
+        return with_published_noise(super().plan_of(settings), [gram], noise, budget.epsilon)
 
 
 def published_noise(row_norm: float, rounds: int, epsilon: float, delta: float) -> float:

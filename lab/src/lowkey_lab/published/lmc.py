@@ -66,9 +66,9 @@ class PublishedLMC(DPLMC):
     def _settings(self, domain: Domain, budget: Budget) -> LMCSettings:
         return replace(super()._settings(domain, budget), **AS_PRINTED, balance_share=self.balance_share)
 
-    def _plan(self, settings: LMCSettings) -> Plan:
+    def plan_of(self, settings: LMCSettings) -> Plan:
         start_epsilon = self.start_epsilon if settings.private_start else None
-        return published_plan(super()._plan(settings), settings.budget.epsilon, settings.balance_share, start_epsilon)
+        return published_plan(super().plan_of(settings), settings.budget.epsilon, settings.balance_share, start_epsilon)
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,6 @@ class PublishedObjective(ObjectivePerturbation):
     """Equation 5 puts H/2 on the gradient where the proof has H, so the logistic form costs 2 epsilon. For the probit link
     the noise is linear in x and the sign is not, and no epsilon is proven: it reads the signs in the clear."""
 
-    seed = 0
-
     def lines(self, settings: OneBitSettings) -> list[Line]:
         if settings.link.steepness(0.0) == 1.0:  # logistic
             noise = Laplace(0.5 / settings.budget.epsilon)
@@ -83,7 +81,7 @@ class PublishedObjective(ObjectivePerturbation):
             zero, end = np.array(0.0), np.array(-settings.entry_bound)
             link = settings.link
             spread = 2.0 * link.slope(zero) * link.probability(zero) / link.probability(end)
-            draws = np.random.default_rng(self.seed).laplace(size=settings.size)
+            draws = np.random.default_rng().laplace(size=settings.size)
             tilt = draws * float(spread) / settings.budget.epsilon / 2.0
         return settings.solve(ResponseLoss(settings.link, responses, tilt))
 
@@ -118,17 +116,22 @@ class PublishedOutput(OutputPerturbation):
     """No ridge, Laplace(2 alpha/epsilon) on every entry; that is (size x epsilon), as every entry may move."""
 
     def lines(self, settings: OneBitSettings) -> list[Line]:
-        (statistic,) = self._sweep(settings).statistics
+        (statistic,) = self.sweep(settings).statistics
         scale = 2.0 * settings.entry_bound / settings.budget.epsilon
         return [Line("minimiser", Laplace(scale / statistic.sensitivity.replace_one), statistic.size)]
 
     def run(self, settings: OneBitSettings, curator: Curator) -> Array:
-        return curator.ask(self._sweep(settings))["minimiser"]
+        return curator.ask(self.sweep(settings))["minimiser"]
 
-    def _sweep(self, settings: OneBitSettings) -> PublishedMinimiser:
-        bounds = {"entry_bound": settings.entry_bound, "radius": settings.radius}
-        solver = {"tol": settings.tol, "max_iter": settings.max_iter}
-        return PublishedMinimiser(**settings.shared(), link=settings.link, **bounds, **solver)
+    def sweep(self, settings: OneBitSettings) -> PublishedMinimiser:
+        return PublishedMinimiser(
+            **settings.shared(),
+            link=settings.link,
+            entry_bound=settings.entry_bound,
+            radius=settings.radius,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+        )
 
     def caveats(self, settings: OneBitSettings) -> tuple[str, ...]:
         return ("output perturbation as published bounds one entry where all may move: hence this epsilon",)

@@ -102,8 +102,13 @@ class GradientPerturbation(Perturbation):
         return matrix if kept < 1 else average / kept
 
     def sweep(self, settings: OneBitSettings, scores: Array) -> ClampedGradient:
-        bounds = {"gradient_bound": settings.gradient_bound, "entry_bound": settings.entry_bound}
-        return ClampedGradient(**settings.shared(), link=settings.link, **bounds, scores=scores)
+        return ClampedGradient(
+            **settings.shared(),
+            link=settings.link,
+            gradient_bound=settings.gradient_bound,
+            entry_bound=settings.entry_bound,
+            scores=scores,
+        )
 
 
 class OutputPerturbation(Perturbation):
@@ -117,8 +122,7 @@ class OutputPerturbation(Perturbation):
         return [Line("minimiser", settings.noise(size), size)]
 
     def run(self, settings: OneBitSettings, curator: Curator) -> Array:
-        bounds = {"entry_bound": settings.entry_bound, "radius": settings.radius, "ridge": settings.ridge}
-        posts = curator.ask(Minimiser(**settings.shared(), link=settings.link, **bounds))
+        posts = curator.ask(self.sweep(settings))
         noisy, noise_std = posts["minimiser"], posts.stds["minimiser"]
         left, values, right = np.linalg.svd(noisy, full_matrices=False)
         # The largest value of noise alone strays above the bulk's edge by a few parts in d^(2/3): that is no signal.
@@ -126,6 +130,15 @@ class OutputPerturbation(Perturbation):
         clear = values > edge * (1.0 + 3.0 * min(noisy.shape) ** (-2.0 / 3.0))
         smooth = (left * (shrunk_values(values, noise_std, noisy.shape) * clear)) @ right
         return np.clip(smooth, -settings.entry_bound, settings.entry_bound)
+
+    def sweep(self, settings: OneBitSettings) -> Minimiser:
+        return Minimiser(
+            **settings.shared(),
+            link=settings.link,
+            entry_bound=settings.entry_bound,
+            radius=settings.radius,
+            ridge=settings.ridge,
+        )
 
 
 PERTURBATIONS: dict[str, Perturbation] = {

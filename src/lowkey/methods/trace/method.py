@@ -49,7 +49,7 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
 
     ``error_std``, ``max_singular_value`` (an upper bound on the largest singular value of the coefficients) and
     ``covariance`` (of vec X; the identity by default) are public facts that the caller must know; the clipping bounds,
-    and ``n_iter`` unless it is given, follow from them (methods/trace_bounds.py). They steer accuracy only: epsilon holds
+    and ``n_iter`` unless it is given, follow from them (methods/trace/bounds.py). They steer accuracy only: epsilon holds
     whatever they are. ``n_iter=0`` posts the spectral start alone. X has shape (n, d1, d2), or (n, d1) for vectors, or
     is a sequence of sparse matrices or of pairs (A, B) with X = A B^T, or ``cells(...)`` for matrix completion.
     """

@@ -136,11 +136,9 @@ def test_a_user_with_thousands_of_rows_is_one_user(tmp_path: Path, text: bool) -
     assert sorted(counts.tolist()) == sorted(np.bincount(users).tolist())[-len(counts) :]
     assert len(counts) == len(np.unique(users))
     assert counts.max() == heavy
-    public = {"n_items": n_items, "center": 5.0, "item_bias": np.zeros(n_items)}
+    means = ItemMeans(np.full(n_items, 5.0), 2.0, 9.0)
     for engine in (lk.LocalEngine(1), lk.LocalEngine(1, block_size=3)):
-        (here,), (there,) = (
-            engine.sweep(ItemMeans(2.0, 9.0), ratings, public=public)[0].values() for ratings in (held, on_disk)
-        )
+        (here,), (there,) = (engine.sweep(means, ratings)[0].values() for ratings in (held, on_disk))
         assert np.array_equal(here._open(), there._open())
 
 
@@ -191,10 +189,11 @@ class Counting(Sweep):
 
     keeps_state = True
 
-    def statistics(self, public: Any) -> tuple[Statistic, ...]:
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
         return (Statistic("x", (1,), Grid(0), Sensitivity.of_vectors(1.0), 1),)
 
-    def run(self, block: Any, local: Any, public: Any, sums: Any) -> Any:
+    def run(self, block: Any, local: Any, sums: Any) -> Any:
         seen = np.ones(len(block.keys)) if local is None else local + 1.0
         sums["x"] += int(seen.sum())
         return seen

@@ -20,9 +20,10 @@ import lowkey as lk
 from lowkey.cli.main import COMMANDS, run
 from lowkey.cli.options import delta_for
 from lowkey.data.synthetic import taste, write_taste
+from lowkey.methods import registry
 from lowkey.methods.choice import default_method
 
-GOOD = "--user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
+GOOD = "--for ratings --user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +140,8 @@ WRONG = {
     "--method magic": "bias",
     "--method Popularity": "non-private",
     "--set n_iter": "NAME=VALUE",
-    "--method bias --set n_iter=0": "--set",
-    "--method bias --set n_iter=many": "--set",
+    "--method bias --set n_iter=0": "1 or more",
+    "--method bias --set n_iter=many": "a whole number",
     "--method bias --set speed=3": "n_iter",
     "--set epsilon=9": "--set",
     "--total-epsilon 3": "--ledger",
@@ -265,14 +266,16 @@ def test_an_exported_index_finds_what_recommend_finds(tmp_path: Path) -> None:
     assert [names[key] for key in index.search(query, 5, exact=True).keys] == list(ours)
 
 
-def test_an_index_of_what_is_no_product_is_refused(tmp_path: Path, capsys: Any) -> None:
+def test_an_index_of_item_weights_is_their_low_rank_form(tmp_path: Path, capsys: Any) -> None:
     rows = CROWD.csr.copy()
     rows.data[:] = 1.0
     likes = lk.DPMoments(epsilon=1.0, delta=1e-5).fit(rows, domain=lk.Domain(rows.shape[1], feedback="binary"))
     likes.release(tmp_path / "release")
-    assert lowkey(f"export {tmp_path / 'release'} --to usearch --out {tmp_path / 'u'} -q") == 2
-    assert "model of factors" in capsys.readouterr().err
-    assert not (tmp_path / "u").exists()
+    assert lowkey(f"export {tmp_path / 'release'} --to usearch --out {tmp_path / 'u'}") == 0
+    assert "Low-rank form" in capsys.readouterr().out
+    table = pyarrow.parquet.read_table(tmp_path / "u" / "items.parquet")
+    assert table["vector"].null_count == rows.shape[1] - len(likes.model_.arrays["head"])
+    assert table["item_weights"].type.list_size == len(likes.model_.arrays["head"])  # the whole ones are there, too
 
 
 def test_a_planned_year_fits_its_budget_exactly(here: Path, tmp_path: Path, capsys: Any) -> None:
@@ -354,15 +357,17 @@ def test_an_unexpected_error_shows_no_message_of_its_own(here: Path, tmp_path: P
         ("ratings", 50, 900, 1000.0, "moments"),
         ("ratings", 50, 100_000, 1.0, "moments"),
         ("ratings", 500, 100_000, 1.0, "factors"),
-        ("binary", 50, 900, 1.0, "bias"),
-        ("binary", 500, 6000, 1.0, "moments"),
+        ("binary", 50, 900, 1.0, "lists"),
+        ("binary", 500, 6000, 1.0, "lists"),
     ],
 )
 def test_the_method_follows_from_public_facts(
     feedback: str, items: int, users: int | None, epsilon: float, method: str
 ) -> None:
     limits = (1.0, 5.0) if feedback == "ratings" else None
-    assert default_method(lk.Domain(items, limits, feedback, users), epsilon, 1e-6) == method
+    domain = lk.Domain(items, limits, feedback, users)
+    assert default_method(domain, epsilon, 1e-6, "ratings") == method
+    assert default_method(domain, epsilon, 1e-6) == "lists"
 
 
 def test_delta_from_expected_users_is_a_hundredth_of_their_share() -> None:
@@ -393,6 +398,6 @@ def test_the_public_names_are_what_the_type_checker_is_told() -> None:
     told = next(node for node in tree.body if isinstance(node, ast.If)).body
     names = {alias.name: node.module for node in told if isinstance(node, ast.ImportFrom) for alias in node.names}
     table = {name: module for module, names in lk.HOMES.items() for name in names} | dict.fromkeys(lk.MODULES, "lowkey")
-    assert names == table
+    assert names == table | registry.homes()
     for name in lk.__all__:
         assert getattr(lk, name) is not None

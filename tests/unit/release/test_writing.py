@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,15 @@ def test_a_removed_ledger_line_is_seen(folder: Path) -> None:
         lk.load(folder)
 
 
+def test_a_post_beyond_the_plan_is_seen(fitted: lk.DPBias, folder: Path) -> None:
+    """On a ledger whose chain is right, with every hash fixed: one post more of a planned line."""
+    ledger = lk.Ledger.loads(fitted.ledger_.dumps())
+    ledger.reserve(ledger.plans()[0].lines[0], {}, noise_is_private=True)
+    (folder / "ledger.jsonl").write_text(ledger.dumps())
+    rewrite_manifest(folder, lambda manifest: manifest.update(ledger_head=ledger.head))
+    assert "Every post on the ledger was planned" in failures(folder)
+
+
 def test_a_swapped_model_is_seen(folder: Path, tmp_path: Path) -> None:
     other = lk.DPBias(epsilon=20.0, delta=1e-5).fit(CROWD.ratings()).release(tmp_path / "other")
     shutil.copy(other / MODEL, folder / MODEL)
@@ -240,14 +250,25 @@ def test_what_is_not_private_is_not_released(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def published_for(asked: float) -> type[lk.DPBias]:
+    """A method that says that its noise was published for this epsilon, whatever holds for it."""
+
+    class Published(lk.DPBias):
+        def plan_of(self, settings: Any) -> Any:
+            plan = super().plan_of(settings)
+            return replace(plan, settings={**plan.settings, "asked_epsilon": asked})
+
+    return Published
+
+
 def test_published_noise_that_is_worth_less_is_not_released(tmp_path: Path) -> None:
-    """The Frank-Wolfe paper has ample noise for its epsilon; one-bit objective perturbation half of what it needs."""
-    ample = lk.DPSVD(epsilon=1.0, delta=1e-5, rank=2, scaling="user", calibration="published").fit(CROWD.ratings())
-    assert ample.guarantee_.epsilon < 1.0
+    """Ample noise for the epsilon that it was published for may be released; half of what it needs may not."""
+    ample = published_for(3.0)(epsilon=2.0, delta=1e-5).fit(CROWD.ratings())
+    assert ample.guarantee_.epsilon <= 2.0
     ample.release(tmp_path / "ample")
-    short = lk.DPOneBit(epsilon=2.0, perturbation="objective", calibration="published").fit(CROWD.ratings())
-    assert short.guarantee_.epsilon > 2.0
-    with pytest.raises(VerifyError, match="as published for epsilon = 2, with which only"):
+    short = published_for(1.0)(epsilon=2.0, delta=1e-5).fit(CROWD.ratings())
+    assert short.guarantee_.epsilon > 1.9
+    with pytest.raises(VerifyError, match="as published for epsilon = 1, with which only"):
         short.release(tmp_path / "short")
     assert not (tmp_path / "short").exists()
 

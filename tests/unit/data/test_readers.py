@@ -488,7 +488,7 @@ def test_bad_catalogue_files(tmp_path):
 
 # --- real files -------------------------------------------------------------------------------------------------
 
-DATA = Path(os.environ.get("LOWKEY_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = Path(os.environ.get("LOWKEY_DATA", Path(__file__).parents[4] / "shared" / "data"))
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,9 @@ import numpy as np
 import pytest
 
 import lowkey as lk
-from lowkey.kernels.factors import BINS
-from lowkey.methods.factors.blup import (
-    ItemRound,
-    Round,
-    clean_moments,
-    common_scale,
-    item_means,
-    posterior,
-    shrunk_matrices,
-)
-from lowkey.methods.factors.bounds import CLIPPED, posted_quantile
-from lowkey.methods.factors.method import default_rank, default_rounds, default_start, item_scales
+from lowkey.methods.factors.blup import Round, clean_moments, common_scale, item_means, posterior
+from lowkey.methods.factors.method import item_scales
+from lowkey.methods.factors.settings import default_rank, default_rounds, default_start
 
 
 def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> Round:
@@ -40,24 +31,17 @@ def test_the_posterior_is_the_textbook_one() -> None:
     y = rng.normal(size=(2, 40, 3))
     rounds = [Round.of(shares, y[r], grams[r], scales[r], *noise[r]) for r in (0, 1)]
     own = [shares[:, None, None] * g for g in grams]
-    for r in (0, 1):  # the same said with a matrix per item
-        posted = own[r].copy()
-        posted[:, 0, :] *= scales[r][:, None]
-        posted[:, :, 0] *= scales[r][:, None]
-        zero = np.zeros((40, 3))
-        rounds.append(ItemRound.with_grams(shares, y[r], zero, grams[r], scales[r], (posted, 1e-9), *noise[r]))
     bias, variance = rng.normal(size=40), rng.uniform(0.2, 2.0, 40)
-    for both in (rounds[:2], rounds[2:]):
-        found = posterior(both, bias, variance)
-        for j in range(40):
-            prior = np.zeros((3, 3))
-            prior[0, 0], prior[1:, 1:] = 1.0 / variance[j], np.linalg.inv(found.prior)
-            precision, target = prior.copy(), prior @ np.array([bias[j], 0.0, 0.0])
-            for r, (s, k) in enumerate(noise):
-                covariance = np.diag([(s / scales[r, j]) ** 2, s * s, s * s]) + k * own[r][j]
-                precision += own[r][j] @ np.linalg.solve(covariance, own[r][j])
-                target += own[r][j] @ np.linalg.solve(covariance, y[r, j])
-            np.testing.assert_allclose(found.means[j], np.linalg.solve(precision, target), rtol=1e-5, atol=1e-7)
+    found = posterior(rounds, bias, variance)
+    for j in range(40):
+        prior = np.zeros((3, 3))
+        prior[0, 0], prior[1:, 1:] = 1.0 / variance[j], np.linalg.inv(found.prior)
+        precision, target = prior.copy(), prior @ np.array([bias[j], 0.0, 0.0])
+        for r, (s, k) in enumerate(noise):
+            covariance = np.diag([(s / scales[r, j]) ** 2, s * s, s * s]) + k * own[r][j]
+            precision += own[r][j] @ np.linalg.solve(covariance, own[r][j])
+            target += own[r][j] @ np.linalg.solve(covariance, y[r, j])
+        np.testing.assert_allclose(found.means[j], np.linalg.solve(precision, target), rtol=1e-5, atol=1e-7)
 
 
 def test_the_prior_is_found_where_the_noise_is_small_and_vanishes_where_there_is_nothing() -> None:
@@ -91,58 +75,6 @@ def test_the_common_scale_is_one_at_the_fixed_point_and_undoes_any_other() -> No
     back = np.linalg.inv(u).T
     change = common_scale(back @ np.diag(sizes) @ back.T, u @ seen @ u.T, m, reg) @ back
     np.testing.assert_allclose(change.T @ change, np.eye(3), atol=1e-6)
-
-
-def own_matrices(rng: np.random.Generator, n: int, d: int, apart: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shares q, a common G, and A_j = q_j (G + a symmetric deviation with entries of size ``apart``)."""
-    root, shares = rng.normal(size=(d, d)), rng.dirichlet(np.full(n, 5.0))
-    common, rest = root @ root.T + np.eye(d), rng.normal(size=(n, d, d)) * apart
-    return shares, common, shares[:, None, None] * (common + (rest + rest.transpose(0, 2, 1)) / np.sqrt(2.0))
-
-
-def test_items_with_matrices_of_their_own_find_their_coefficients_also_when_turned() -> None:
-    """Exact updates at coefficients that are off lead to the true ones; the shared matrix alone would miss them."""
-    rng = np.random.default_rng(5)
-    truth, off = rng.normal(size=(50, 4)), rng.normal(size=(50, 4))
-    shares, common, own = own_matrices(rng, 50, 4, 0.2)
-    update = np.einsum("nab,nb->na", own, truth - off)
-    ones = np.ones(50)
-    each = ItemRound.with_grams(shares, update, off, common, ones, (own, 1e-9), 1e-7, 0.0)
-    shared = Round.of(shares, shares[:, None] * (off @ common) + update, common, ones, 1e-7, 0.0)
-    flat = np.full(50, 1e6)
-    np.testing.assert_allclose(posterior([each], 0.0 * flat, flat).means, truth, atol=1e-3)
-    assert np.abs(posterior([shared], 0.0 * flat, flat).means - truth).max() > 0.05
-    change = rng.normal(size=(3, 3)) + 3.0 * np.eye(3)
-    turned = posterior([each.turned(change), each.turned(change)], 0.0 * flat, flat).means
-    np.testing.assert_allclose(turned[:, 1:], truth[:, 1:] @ change.T, atol=1e-2)
-
-
-def test_matrices_are_drawn_to_the_common_one_by_their_noise() -> None:
-    """Nearer to the truth than either the posts or the common matrix, and the common matrix where there is no more.
-
-    300 items of 10 entries: both ratios are hundreds of standard errors from 1; the seed is fixed.
-    """
-    rng = np.random.default_rng(8)
-    shares, common, own = own_matrices(rng, 300, 4, 0.5)
-    noise = rng.normal(size=own.shape) * 0.5 * shares.mean()
-    noise = (noise + noise.transpose(0, 2, 1)) / np.sqrt(2.0)  # of this size off the diagonal
-    error = lambda found: np.sum((found - own) ** 2)
-    plain, ones = shares[:, None, None] * common, np.ones(300)
-    found = shrunk_matrices(own + noise, 0.5 * shares.mean(), shares, common, ones)
-    assert error(found) < 0.7 * min(error(own + noise), error(plain))
-    np.testing.assert_allclose(shrunk_matrices(plain + noise, shares.mean(), shares, common, ones), plain)
-
-
-def test_the_posted_quantile_is_that_of_the_norms() -> None:
-    """Norms of 1000 users in bins a quarter of an octave wide: one third lies below; noise of 10 a bin moves it little."""
-    rng = np.random.default_rng(9)
-    norms = np.exp(rng.normal(0.3, 0.4, 1000))
-    bins = np.bincount(np.clip(np.floor(4.0 * np.log2(norms)) + BINS // 2, 0, BINS - 1).astype(int), minlength=BINS)
-    wanted = np.quantile(norms, 1.0 - CLIPPED)
-    assert posted_quantile(bins.astype(float)) == pytest.approx(wanted, rel=0.1)
-    noisy = [posted_quantile(bins + 10.0 * rng.normal(size=BINS)) for _ in range(20)]
-    assert np.abs(np.log2(np.array(noisy) / wanted)).max() < 1.0
-    assert 0.25 <= posted_quantile(100.0 * rng.normal(size=BINS)) <= 4.0
 
 
 def test_moments_of_pure_noise_lose_their_directions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from numba import get_num_threads
 
 import lowkey as lk
 from lowkey.data.ratings import Block
+from lowkey.engines.base import no_sums
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import FACTOR_GRID, ItemEquations, deal
 from lowkey.kernels.user_factors import user_factors
@@ -30,23 +32,27 @@ def crowd(n_users: int, n_items: int, seed: int = 0) -> Block:
     return Block(offsets, flat, rng.uniform(1, 5, len(flat)).astype(np.float32), np.arange(n_users, dtype=np.uint64))
 
 
-def public_of(n_items: int, rank: int, seed: int = 1) -> dict:
+def equations(n_items: int, rank: int, seed: int = 1, **changes: Any) -> ItemEquations:
+    """Round 0 with public values drawn from ``seed``; item 3 is outside the head."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(n_items, rank)) / 3
-    return {
-        "n_items": n_items,
-        "center": 3.0,
-        "item_bias": rng.normal(size=n_items) / 4,
+    fields = {
+        "round": 0,
+        "prior": 3.0 + rng.normal(size=n_items) / 4,
         "item_factors": factors @ np.linalg.eigh(factors.T @ factors)[1],
-        "item_weights": rng.uniform(0.1, 2.0, n_items) * (np.arange(n_items) != 3),  # item 3 is outside the head
+        "item_weights": rng.uniform(0.1, 2.0, n_items) * (np.arange(n_items) != 3),
         "rarity": rng.permutation(n_items),
+        "row_bound": 0.4,
+        "offset_reg": 1.5,
+        "user_reg": 0.3,
     }
+    return ItemEquations(**{**fields, **changes})
 
 
-def dense_sums(block: Block, sweep: ItemEquations, public: dict) -> dict[str, np.ndarray]:
+def dense_sums(block: Block, sweep: ItemEquations) -> dict[str, np.ndarray]:
     """The same sums in float64 without grids, user by user, as the docstring says."""
-    n_items, rank = public["item_factors"].shape
-    v, weights = public["item_factors"], public["item_weights"]
+    n_items, rank = sweep.item_factors.shape
+    v, weights = sweep.item_factors, sweep.item_weights
     gram, rhs, users = np.zeros((n_items, rank, rank)), np.zeros((n_items, rank)), np.zeros((rank, rank))
     misfits = np.zeros(2)
     for u in range(len(block.offsets) - 1):
@@ -54,19 +60,19 @@ def dense_sums(block: Block, sweep: ItemEquations, public: dict) -> dict[str, np
         items = block.items[row]
         if len(items) == 0:
             continue
-        e = block.values[row] - public["center"] - public["item_bias"][items]
+        e = block.values[row] - sweep.prior[items]
         if sweep.offset_reg is not None:
             e = e - e.sum() / (len(items) + sweep.offset_reg)
         seen = weights[items] > 0
         x = v[items[seen]]
-        ridge = sweep.user_reg * len(items) ** sweep.user_reg_exponent * np.eye(rank) + sweep.unobserved_weight * v.T @ v
+        ridge = sweep.user_reg * np.eye(rank) + sweep.unobserved_weight * v.T @ v
         factor = np.linalg.solve(x.T @ x + ridge, x.T @ e[seen])
         least = np.sum((e[seen] - x @ factor) ** 2) + factor @ ridge @ factor
         misfits += [min(least / max(seen.sum(), 1) / sweep.misfit_bound, 1.0), 1.0]
         factor /= max(1.0, np.linalg.norm(factor))
         w = weights[items].copy()
         if sweep.max_ratings is not None and len(items) > sweep.max_ratings:
-            w[np.argsort(public["rarity"][items])[sweep.max_ratings :]] = 0.0
+            w[np.argsort(sweep.rarity[items])[sweep.max_ratings :]] = 0.0
         total = max(np.sum(w**2), sweep.max_ratings or 0)
         w = w / np.sqrt(total) if total > 0 else w
         users += min(1.0, sweep.user_gram_scale / np.sqrt(total)) * np.outer(factor, factor) if total > 0 else 0.0
@@ -79,12 +85,13 @@ def dense_sums(block: Block, sweep: ItemEquations, public: dict) -> dict[str, np
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("max_ratings", [None, 4])
 def test_sums_are_those_of_the_definition(rank, max_ratings):
-    block, public = crowd(200, 40), public_of(40, rank)
-    sweep = ItemEquations(2, 0.4, 1.5, 0.3, 0.5, 0.1, max_ratings, user_gram_scale=2.5, misfit_bound=1.2)
-    statistics = {s.name: s for s in sweep.statistics(public)}
-    sums = {name: np.zeros(s.shape, np.int64) for name, s in statistics.items()}
-    sweep.run(block, None, public, sums)
-    for name, expected in dense_sums(block, sweep, public).items():
+    block = crowd(200, 40)
+    posts = {"unobserved_weight": 0.1, "user_gram_scale": 2.5, "misfit_bound": 1.2}
+    sweep = equations(40, rank, round=2, max_ratings=max_ratings, **posts)
+    statistics = {s.name: s for s in sweep.statistics}
+    sums = no_sums(sweep.statistics)
+    sweep.run(block, None, sums)
+    for name, expected in dense_sums(block, sweep).items():
         found = sums[name] * statistics[name].grid.step
         # 200 users; each product is off by a truncation of two factors (2^-18 each) and by float32 in the solve.
         assert np.abs(found - expected).max() < 200 * 2.0**-15, name
@@ -94,12 +101,11 @@ def test_sums_are_those_of_the_definition(rank, max_ratings):
 
 def test_sums_do_not_depend_on_blocks_threads_or_order():
     domain = lk.Domain(40, (1.0, 5.0))
-    block, public = crowd(300, 40), public_of(40, 5)
-    sweep = ItemEquations(0, 0.4, 1.5, 0.3, 0.0, 0.1)
+    block, sweep = crowd(300, 40), equations(40, 5, unobserved_weight=0.1)
 
     def sums(rows: Block, **settings: int) -> list[np.ndarray]:
         ratings = lk.Ratings(domain, rows.offsets, rows.items, rows.values, rows.keys)
-        found, _ = LocalEngine(**settings).sweep(sweep, ratings, public=public)
+        found, _ = LocalEngine(**settings).sweep(sweep, ratings)
         return [unreleased._open() for unreleased in found.values()]
 
     reference = sums(block)
@@ -123,21 +129,19 @@ def test_the_largest_block_is_exact():
     """2^17 users whose factor is a whole unit vector: the sum reaches 2^53 and is still exact."""
     n = 1 << 17
     block = Block(np.arange(n + 1), np.zeros(n, np.int32), np.full(n, 5.0, np.float32), np.arange(n, dtype=np.uint64))
-    public = {**public_of(4, 2), "item_bias": np.zeros(4), "item_weights": np.ones(4)}
-    public["item_factors"] = np.full((4, 2), 1e-4)
-    sweep = ItemEquations(0, 0.4, None, 1e-9, max_ratings=None)
-    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
-    sweep.run(block, None, public, sums)
-    one = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
-    sweep.run(Block(block.offsets[:2], block.items[:1], block.values[:1], block.keys[:1]), None, public, one)
+    plain = {"prior": np.full(4, 3.0), "item_weights": np.ones(4), "item_factors": np.full((4, 2), 1e-4)}
+    sweep = equations(4, 2, offset_reg=None, user_reg=1e-9, **plain)
+    sums, one = no_sums(sweep.statistics), no_sums(sweep.statistics)
+    sweep.run(block, None, sums)
+    sweep.run(Block(block.offsets[:2], block.items[:1], block.values[:1], block.keys[:1]), None, one)
     for name in sums:
         assert np.array_equal(sums[name], n * one[name])
     assert sums["item_gram_0"].max() > 0.49 * 2**53
 
 
 def test_factors_are_whole_numbers_within_the_ball_and_solve_the_ridge_regression():
-    block, public = crowd(400, 60), public_of(60, 16)
-    design = np.ascontiguousarray(public["item_factors"], np.float32)
+    block = crowd(400, 60)
+    design = np.ascontiguousarray(equations(60, 16).item_factors, np.float32)
     regs = np.full(400, 0.5, np.float32)
     factors, _ = user_factors(
         block.offsets, block.items, block.values, np.ones(60, bool), design, np.zeros(16, np.float32), regs
@@ -158,16 +162,15 @@ def test_factors_are_whole_numbers_within_the_ball_and_solve_the_ridge_regressio
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
 def test_a_factor_that_is_not_finite_makes_no_contribution(bad):
-    block, public = crowd(50, 40), public_of(40, 3)
-    public["item_factors"][7] = bad
-    sweep = ItemEquations(0, 0.4, 1.0, 0.3)
-    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
+    block, sweep = crowd(50, 40), equations(40, 3, offset_reg=1.0)
+    sweep.item_factors[7] = bad
+    sums = no_sums(sweep.statistics)
     for u in range(50):
         if 7 in block.items[block.offsets[u] : block.offsets[u + 1]]:
             before = {name: total.copy() for name, total in sums.items()}
             lo, hi = block.offsets[u], block.offsets[u + 1]
             alone = Block(np.array([0, hi - lo]), block.items[lo:hi], block.values[lo:hi], block.keys[u : u + 1])
-            sweep.run(alone, None, public, sums)
+            sweep.run(alone, None, sums)
             for name, total in sums.items():
                 # Nothing, or a contribution within its bound: never a number made of an overflow.
                 moved = (total - before[name]) * 2.0**-36

@@ -59,8 +59,7 @@ def test_cleansing_finds_item_means_and_structure() -> None:
         {"scaling": "data"},
         {"scaling": 0.0},
         {"rank": 0},
-        {"calibration": "published"},
-        {"calibration": "published", "cleansing": True},
+        {"cleansing": "yes"},
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong) -> None:

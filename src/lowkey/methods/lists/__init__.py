@@ -1,0 +1,1 @@
+"""Public room: lists of what to take next, from who took what."""

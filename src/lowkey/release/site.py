@@ -1,0 +1,161 @@
+"""Public room: a release as a static site: one page that recommends in the visitor's browser and connects to nowhere.
+
+Everything that the page needs is inside index.html, so it also works from a disk. The same model stands beside it as
+files, for apps that import lowkey.js. The manifest holds the hashes of both files and its own, which lowkey.js compares.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import scipy.sparse
+
+from lowkey import __version__
+from lowkey.data.ids import splitmix64
+from lowkey.model import Model
+from lowkey.privacy.price import at_most
+from lowkey.release.folder import MODEL, REPORT, REPORT_PAGE, broken, canonical, check_destination, read_manifest
+from lowkey.release.loading import load
+from lowkey.release.verifying import verify
+from lowkey.serving.compact import compact, expand
+
+FORMAT = "lowkey-web/1"
+PAGE, SCRIPT, CATALOGUE, MANIFEST = "index.html", "lowkey.js", "items.json", "manifest.json"
+SITE_FILES = (PAGE, SCRIPT, CATALOGUE, MANIFEST, MODEL, REPORT_PAGE)
+PICKED_UP = 'import { load, LowkeyError } from "./lowkey.js";\n'
+EXACT = 2**53  # whole numbers above it are not themselves in JavaScript
+LOSS_HISTORIES = 200
+
+
+def write_site(
+    folder: str | Path, out: str | Path, precision: str = "float16", titles: dict[str, str] | None = None, heading: str = ""
+) -> dict[str, Any]:
+    """Write the site of a release that holds all its claims; returns what its manifest says. Nothing is spent."""
+    destination = check_destination(out)
+    failed = [check for check in verify(folder) if not check.ok]
+    if failed:
+        broken(
+            f"a claim that does not hold: {failed[0].claim} ({failed[0].detail})", "a release that `lowkey verify` passes"
+        )
+    source, model = Path(folder), load(folder)
+    report = json.loads((source / REPORT).read_text("utf-8"))
+    privacy = {name: report[name] for name in ("statement", "epsilon", "delta", "unit")}
+    facts = {"release": read_manifest(source)["id"], "privacy": privacy}
+    contents = model_files(model, precision, titles, facts)
+    contents[SCRIPT] = _web(SCRIPT).encode()
+    contents[REPORT_PAGE] = (source / REPORT_PAGE).read_bytes()
+    contents[PAGE] = _page(contents, heading).encode()
+    destination.mkdir(exist_ok=True)
+    for name, content in contents.items():
+        (destination / name).write_bytes(content)
+    return json.loads(contents[MANIFEST]) | {"bytes": sum(map(len, contents.values())), "names": sorted(contents)}
+
+
+def model_files(
+    model: Model, precision: str, titles: dict[str, str] | None = None, facts: dict[str, Any] | None = None
+) -> dict[str, bytes]:
+    """The model, the catalogue and their manifest, as lowkey.js loads them."""
+    stored = compact(model.arrays, precision)
+    contents = {MODEL: safetensors.numpy.save(stored), CATALOGUE: _catalogue(model, titles).encode()}
+    manifest = {
+        "format": FORMAT,
+        "lowkey": __version__,
+        "method": model.method,
+        "rule": model.rule,
+        "settings": dict(model.settings),
+        "n_items": model.domain.n_items,
+        "rating_range": None if model.domain.rating_range is None else list(model.domain.rating_range),
+        "precision": precision,
+        "loss": measured_loss(model, stored),
+        "files": {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in contents.items()},
+        **(facts or {}),
+    }
+    manifest["id"] = hashlib.sha256(_inert(canonical(manifest)).encode()).hexdigest()
+    return {**contents, MANIFEST: _inert(canonical(manifest)).encode()}
+
+
+def measured_loss(model: Model, stored: dict[str, Any]) -> dict[str, float]:
+    """What the smaller numbers change, on made-up histories: of nobody, and the same for everybody who asks."""
+    n = min(10, model.domain.n_items // 2)
+    rows = _made_up(model)
+    smaller = Model(model.method, model.rule, expand(stored), model.settings, model.domain, model.ledger)
+    (before, exact), (after, approximate) = (each.recommend(rows, n) for each in (model, smaller))
+    kept = [len(set(a) & set(b)) / n for a, b in zip(before.tolist(), after.tolist(), strict=True)]
+    return {
+        "histories": rows.shape[0],
+        "top_ten_kept": float(np.mean(kept)),
+        "same_ten": float(np.mean(np.equal(kept, 1.0))),
+        "largest_change_of_a_score": float(np.abs(exact - approximate).max()),
+    }
+
+
+def _made_up(model: Model) -> Any:
+    """Histories of up to 30 items (of the head, where the model has one), from a fixed stream of numbers."""
+    n_items, limits = model.domain.n_items, model.domain.rating_range
+    pool = np.asarray(model.arrays.get("head", np.arange(n_items)))
+    length = max(1, min(30, len(pool) // 4))
+    mixed = splitmix64(np.arange(2 * LOSS_HISTORIES * length, dtype=np.uint64)).reshape(2, LOSS_HISTORIES, length)
+    share = (mixed[1] >> np.uint64(11)).astype(np.float64) / 2.0**53
+    values = np.ones_like(share) if limits is None else limits[0] + share * (limits[1] - limits[0])
+    rows = np.repeat(np.arange(LOSS_HISTORIES), length)
+    columns = pool[(mixed[0] % np.uint64(len(pool))).astype(np.int64).ravel()]
+    _, first = np.unique(rows * n_items + columns, return_index=True)  # each item once
+    cells = (values.ravel()[first], (rows[first], columns[first]))
+    return scipy.sparse.csr_array(cells, shape=(LOSS_HISTORIES, n_items))
+
+
+def _catalogue(model: Model, titles: dict[str, str] | None) -> str:
+    ids = model.domain.item_ids.to_pylist()
+    if any(isinstance(i, int) and abs(i) >= EXACT for i in ids):
+        ids = [str(i) for i in ids]
+    listed = {"ids": ids} if titles is None else {"ids": ids, "titles": [titles.get(str(i), str(i)) for i in ids]}
+    return _inert(json.dumps(listed, ensure_ascii=False, separators=(",", ":")))
+
+
+def _page(contents: dict[str, bytes], heading: str) -> str:
+    """index.html with everything inside, and a policy that allows exactly its own style and script and no connection."""
+    manifest = json.loads(contents[MANIFEST])
+    style, script = _web("style.css"), _web("page.js").replace(PICKED_UP, _web(SCRIPT))
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    privacy = manifest["privacy"]
+    filled = {
+        "policy": policy,
+        "style": style,
+        "script": script,
+        "title": escape(heading or "What next?"),
+        "statement": escape(privacy["statement"]),
+        "epsilon": at_most(privacy["epsilon"], 4),
+        "delta": f"{privacy['delta']:g}",
+        "unit": escape(privacy["unit"]),
+        "release": manifest["release"][:16],
+        "version": escape(__version__),
+        "manifest": contents[MANIFEST].decode(),
+        "items": contents[CATALOGUE].decode(),
+        "model": base64.b64encode(contents[MODEL]).decode(),
+    }
+    first, *rest = _web(PAGE).split("{{")
+    return first + "".join(filled[name] + text for name, text in (part.split("}}", 1) for part in rest))
+
+
+def _web(name: str) -> str:
+    return (files("lowkey.serving") / "web" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _inert(text: str) -> str:
+    """JSON that can stand in a page: a title with a tag in it stays a title."""
+    return text.replace("<", "\\u003c")

@@ -1,0 +1,193 @@
+"""Lists: the kernel against a plain NumPy form of its docstring, scores against theirs, and what noise leaves of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import lowkey as lk
+from lowkey.data.ratings import Block
+from lowkey.data.synthetic import taste
+from lowkey.errors import InputError
+from lowkey.kernels.lists import LOWEST, MOST_FIT, RUNGS_PER_OCTAVE, USERS_WEIGHT, TakenCounts, TasteFit, TasteMoments
+from lowkey.methods.counts import count_posterior
+from lowkey.privacy.noise import SeededNoise
+
+N_ITEMS, N_HEAD = 1200, 700
+
+
+def crowd(seed: int = 0, n_users: int = 300) -> Block:
+    """Rows of up to 600 items, ratings 1 to 5, over a skewed catalogue; also an empty row and one item alone."""
+    rng = np.random.default_rng(seed)
+    chances = 1.0 / (np.arange(N_ITEMS) + 10.0)
+    chances /= chances.sum()
+    sizes = np.minimum(rng.geometric(0.02, n_users), 600)
+    sizes[:2] = 0, 1
+    rows = [np.sort(rng.choice(N_ITEMS, size, replace=False, p=chances)).astype(np.int32) for size in sizes]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    values = rng.integers(1, 6, offsets[-1]).astype(np.float32)
+    return Block(offsets, np.concatenate(rows), values, np.arange(n_users, dtype=np.uint64))
+
+
+def head_and_shares() -> tuple[np.ndarray, np.ndarray]:
+    slots = np.full(N_ITEMS, -1, np.int32)
+    slots[:N_HEAD] = np.arange(N_HEAD)
+    shares = 1.0 / (np.arange(N_HEAD) + 10.0)
+    return slots, shares / shares.sum()
+
+
+def summed(sweep: TakenCounts | TasteMoments | TasteFit, block: Block) -> np.ndarray:
+    (statistic,) = sweep.statistics
+    sums = {statistic.name: np.zeros(statistic.shape, np.int64)}
+    assert sweep.run(block, None, sums) is None
+    return sums[statistic.name] * statistic.grid.step
+
+
+def rows_of(block: Block, liked: float | None) -> list[np.ndarray]:
+    cut = [slice(block.offsets[u], block.offsets[u + 1]) for u in range(len(block.keys))]
+    return [block.items[part][block.values[part] >= (liked or 0.0)] for part in cut]
+
+
+def taste_of(items: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """z of a user, in plain NumPy: c from the rung below, then a so that the norm is 1."""
+    taken = items[items < N_HEAD]
+    k, own = len(taken), np.bincount(items[items < N_HEAD], minlength=N_HEAD)
+    if k == 0:
+        return np.zeros(N_HEAD)
+    wanted = math.sqrt(k) / np.linalg.norm(own / math.sqrt(k) - math.sqrt(k) * shares)
+    rung = math.floor(math.log2(wanted / LOWEST) * RUNGS_PER_OCTAVE)
+    c = LOWEST * 2.0 ** (rung / RUNGS_PER_OCTAVE)
+    a = np.max(np.roots([k, -2.0 * c * shares[taken].sum(), c * c * shares @ shares - 1.0]))
+    return a * own - c * shares
+
+
+@pytest.mark.parametrize(("liked", "weight"), [(None, 1.0), (4.0, 0.6)])
+def test_moments_are_those_of_rows_less_popularity(liked: float | None, weight: float) -> None:
+    block, (slots, shares) = crowd(), head_and_shares()
+    rows = rows_of(block, liked)
+    z = np.array([taste_of(items, shares) for items in rows])
+    took = [bool(np.any(items < N_HEAD)) for items in rows]
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), np.where(took, 1.0, 0.0), atol=1e-9)
+    found = summed(TasteMoments(slots, shares, weight, liked), block)
+    gram = found[: N_HEAD**2].reshape(N_HEAD, N_HEAD)
+    assert np.array_equal(gram, gram.T)
+    # Truncation moves a coordinate of one of 300 users by at most 2^-20, and the length by 2 sqrt(600) of that.
+    np.testing.assert_allclose(gram, weight * z.T @ z, atol=300 * 3 * 2.0**-20 * 50)
+    counts = sum(np.bincount(items, minlength=N_ITEMS) / math.sqrt(len(items)) for items in rows if len(items))
+    np.testing.assert_allclose(found[N_HEAD**2 :], math.sqrt(1.0 - weight**2) * counts, rtol=1e-5, atol=1e-8)
+
+
+def test_the_fit_leaves_the_user_out() -> None:
+    """Against a matrix without the user, inverted anew for each."""
+    block, (slots, shares) = crowd(n_users=60), head_and_shares()
+    z = np.array([taste_of(items, shares) for items in rows_of(block, None)])
+    ridge = np.diag(1.0 + 500.0 * shares)
+    inverse = np.linalg.inv(z.T @ z + ridge)
+    expected = np.zeros(2)
+    for u, items in enumerate(rows_of(block, None)):
+        if np.sum(items < N_HEAD) < 2:
+            continue
+        without = np.linalg.inv(z.T @ z + ridge - np.outer(z[u], z[u]))
+        told = z[u] - (without @ z[u]) / np.diag(without)
+        agree, square = z[u] @ told, told @ told
+        expected += np.clip(agree, -MOST_FIT, MOST_FIT), min(square, MOST_FIT)
+    found = summed(TasteFit(TasteMoments(slots, shares, 0.3, None), inverse), block)
+    np.testing.assert_allclose(found, expected, rtol=5e-3)  # z is a little shorter there, and terms of both signs cancel
+
+
+@pytest.mark.parametrize("liked", [None, 4.0])
+def test_counts_and_the_number_of_users(liked: float | None) -> None:
+    block = crowd()
+    rows = [items for items in rows_of(block, liked) if len(items)]
+    expected = sum(np.bincount(items, minlength=N_ITEMS) / math.sqrt(len(items)) for items in rows)
+    found = summed(TakenCounts(N_ITEMS, liked), block)
+    np.testing.assert_allclose(found[:-1], expected, rtol=1e-4, atol=1e-5)
+    assert found[-1] / USERS_WEIGHT == pytest.approx(len(rows), rel=1e-6)
+
+
+def test_no_user_is_beyond_the_bound_whatever_the_shares() -> None:
+    """Also where one item is nearly all of popularity, or the shares are no shares at all."""
+    slots, usual = head_and_shares()
+    block = crowd(n_users=40)
+    dominated = np.full(N_HEAD, 1e-4)
+    dominated[3] = 1.0
+    for shares in (usual, dominated, usual * 1e-200, usual * 1e200, np.full(N_HEAD, np.nan), -usual):
+        sweep = TasteMoments(slots, shares, 0.8, None)
+        fit = TasteFit(sweep, np.diag(1.0 / np.maximum(np.abs(np.nan_to_num(shares)), 1e-300)))
+        for u in range(len(block.keys)):
+            part = slice(block.offsets[u], block.offsets[u + 1])
+            offsets = np.array([0, part.stop - part.start])
+            alone = Block(offsets, block.items[part], block.values[part], block.keys[u : u + 1])
+            assert np.linalg.norm(summed(sweep, alone)) <= 1.0
+            assert np.abs(summed(fit, alone)).max() <= MOST_FIT
+
+
+def test_sums_do_not_depend_on_blocks() -> None:
+    block, (slots, shares) = crowd(), head_and_shares()
+    sweep = TasteMoments(slots, shares, 0.8, None)
+    whole = summed(sweep, block)
+    parts = np.zeros_like(whole)
+    for first, last in ((0, 100), (100, 101), (101, 300)):
+        offsets = block.offsets[first : last + 1]
+        cut = slice(offsets[0], offsets[-1])
+        parts += summed(sweep, Block(offsets - offsets[0], block.items[cut], block.values[cut], block.keys[first:last]))
+    assert np.array_equal(whole, parts)
+
+
+def test_scores_are_popularity_plus_what_each_item_adds() -> None:
+    data = taste(400, 300, ratings_per_user=15, seed=3, feedback="binary")
+    model = lk.DPLists(20.0, 1e-5).fit(data.ratings()).model_
+    head, weights, popularity = (model.arrays[name] for name in ("head", "item_weights", "popularity"))
+    mean = popularity[head] @ weights
+    history = np.array([head[0], head[5], head[9]])
+    row = scipy.sparse.csr_array((np.ones(3), history, [0, 3]), shape=(1, 300))
+    expected = 4.0 * popularity
+    expected[head] += weights[[0, 5, 9]].sum(axis=0) - 3.0 * mean
+    np.testing.assert_allclose(model.scores(row)[0], expected, rtol=1e-12)
+    nothing = scipy.sparse.csr_array((1, 300))
+    np.testing.assert_allclose(model.scores(nothing)[0], popularity, rtol=1e-12)
+
+
+def test_few_people_get_popularity_alone() -> None:
+    few = lk.Domain(items=50, feedback="binary", expected_users=100)
+    assert [line.name for line in lk.DPLists(0.5, 1e-5).plan(few).lines] == ["taken_counts"]
+    many = lk.Domain(items=50, feedback="binary", expected_users=10_000)
+    names = [line.name for line in lk.DPLists(0.5, 1e-5).plan(many).lines]
+    assert names == ["taken_counts", "taste_moments", "taste_fit"]
+
+
+def test_weights_that_foretell_nothing_are_not_used() -> None:
+    """Everybody takes at random by popularity: the slope says so, and popularity is left. With tastes it is kept."""
+    rng = np.random.default_rng(5)
+    chances = 1.0 / (np.arange(300) + 10.0)
+    rows = scipy.sparse.csr_array((rng.random((4000, 300)) < 6.0 * chances).astype(float))
+    domain = lk.Domain(items=300, feedback="binary", expected_users=4000)
+    alike = lk.DPLists(5.0, 1e-5).fit(rows, domain=domain, billboard=lk.Billboard(noise=SeededNoise(1))).model_
+    halves = rows.toarray()
+    halves[:2000, ::2] = 0.0
+    halves[2000:, 1::2] = 0.0
+    two = scipy.sparse.csr_array(halves)
+    apart = lk.DPLists(5.0, 1e-5).fit(two, domain=domain, billboard=lk.Billboard(noise=SeededNoise(1))).model_
+    assert np.abs(alike.arrays["item_weights"]).max() < 0.1 * np.abs(apart.arrays["item_weights"]).max()
+
+
+def test_liked_needs_ratings() -> None:
+    with pytest.raises(InputError, match="liked"):
+        lk.DPLists(1.0, 1e-5, liked=4.0).plan(lk.Domain(items=5, feedback="binary"))
+
+
+def test_posterior_counts_shrink_and_stay_positive() -> None:
+    """Counts over orders of magnitude, noise of 10: nearer to the truth than the posts, in squares and in logarithms."""
+    rng = np.random.default_rng(0)
+    truth = np.concatenate([np.full(900, 1.0), np.geomspace(20.0, 2000.0, 100)])
+    posted = truth + 10.0 * rng.standard_normal(1000)
+    found = count_posterior(posted, 10.0)
+    assert np.mean((found.means - truth) ** 2) < 0.3 * np.mean((posted - truth) ** 2)
+    assert np.all(found.means > 0.0)
+    assert np.all(found.squares >= found.means**2 * (1.0 - 1e-12))
+    np.testing.assert_allclose(found.means[-5:], truth[-5:], rtol=0.05)
+    exact = count_posterior(truth, 0.0)
+    assert np.array_equal(exact.means, truth)
