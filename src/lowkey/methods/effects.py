@@ -1,6 +1,6 @@
-"""Public room: what noisy counts and noisy sums say of items when their noise is known: posterior means, nothing to tune.
+"""Public room: what noisy sums say of items when their noise is known: posterior means, nothing to tune.
 
-Paper: Efron 2014 (a prior from the noisy numbers themselves); Henderson 1975 (best linear unbiased prediction).
+Paper: Henderson 1975 (best linear unbiased prediction).
 Deviates: the trend has a prior, too.
 """
 
@@ -14,23 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-PER_OCTAVE = 3  # sizes that a count may have, between itself and its double
-WIDTH = 0.2  # of such a size: how far counts of it spread
-LEAST_OF_SIZE = 0.3  # no count is believed to be less than this part of its size
-LARGEST_SAMPLE = 4000  # counts that the prior is learnt from, evenly over all
-STEPS = 40  # of EM
-CHUNK = 16_384  # items at a time
-TINY = 1e-9
+from lowkey.methods.counts import TINY, Counts
 
 Array = NDArray[np.float64]
-
-
-class Counts(NamedTuple):
-    """Posterior of true counts N, item by item."""
-
-    mean: Array  # E N
-    square: Array  # E N^2
-    typical: Array  # exp E log N
 
 
 @dataclass(frozen=True)
@@ -48,53 +34,6 @@ class Effects(NamedTuple):
     spread: float  # t^2: the variance of true effects around their trend
 
 
-def count_posterior(counts: Array, std: float) -> Counts:
-    """True counts from posted ones with noise N(0, std^2): no threshold, never negative.
-
-    The prior is a mixture of N(g_k, (WIDTH g_k)^2) over sizes g_k on a logarithmic grid. Its shares p maximise the
-    likelihood of the posted counts (EM): P(k | c) ~ p_k N(c; g_k, std^2 + WIDTH^2 g_k^2), and p is the mean of that.
-    Given k, N is normal with mean (c WIDTH^2 g_k^2 + g_k std^2)/(std^2 + WIDTH^2 g_k^2), by Bayes' rule.
-    """
-    if std <= 0.0 or not len(counts):
-        known = np.maximum(counts, 0.0)
-        return Counts(known, known**2, np.maximum(known, TINY))
-    sizes = _sizes(counts, std)
-    sample = np.sort(counts)[:: math.ceil(len(counts) / LARGEST_SAMPLE)]
-    likelihood = _likelihood(sample, std, sizes)
-    shares = np.full(len(sizes), 1.0 / len(sizes))
-    for _ in range(STEPS):
-        shares = _normalised(likelihood * shares).mean(axis=0)
-    parts = [_given_prior(part, std, sizes, shares) for part in np.split(counts, range(CHUNK, len(counts), CHUNK))]
-    return Counts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _sizes(counts: Array, std: float) -> Array:
-    """From next to nothing to the largest that was posted."""
-    least, most = min(0.25, std / 20.0), max(float(counts.max()), 4.0 * std)
-    octaves = np.arange(math.ceil(math.log2(most / least) * PER_OCTAVE) + 1) / PER_OCTAVE
-    return np.concatenate([[least / 4.0], least * 2.0**octaves])
-
-
-def _likelihood(counts: Array, std: float, sizes: Array) -> Array:
-    """Of each count under each size, up to a factor per count."""
-    variance = std**2 + (WIDTH * sizes) ** 2
-    log = -0.5 * (counts[:, None] - sizes) ** 2 / variance - 0.5 * np.log(variance)
-    return np.exp(log - log.max(axis=1, keepdims=True))
-
-
-def _normalised(weights: Array) -> Array:
-    return weights / (weights.sum(axis=1, keepdims=True) + 1e-300)
-
-
-def _given_prior(counts: Array, std: float, sizes: Array, shares: Array) -> Counts:
-    chance = _normalised(_likelihood(counts, std, sizes) * shares)
-    own = (WIDTH * sizes) ** 2
-    mean = (counts[:, None] * own + sizes * std**2) / (std**2 + own)
-    mean = np.maximum(mean, LEAST_OF_SIZE * sizes)  # far below every size the normal law would go below zero
-    square = mean**2 + own * std**2 / (std**2 + own)
-    return Counts((chance * mean).sum(1), (chance * square).sum(1), np.exp((chance * np.log(mean)).sum(1)))
-
-
 def item_effects(rounds: Sequence[Evidence], counts: Counts, sampling: float) -> Effects:
     """Posterior means of effects b_j ~ N(a + s x_j, t^2), x_j the centred log count: popular things are rated higher.
 
@@ -108,21 +47,21 @@ def item_effects(rounds: Sequence[Evidence], counts: Counts, sampling: float) ->
     """
     stds = np.array([r.std for r in rounds])
     precision = stds**-2.0 if stds.min() > 0.0 else (stds == 0.0).astype(float)
-    said = [r.sums + counts.mean * r.around for r in rounds]
+    said = [r.sums + counts.means * r.around for r in rounds]
     noise = 1.0 / precision.sum() if stds.min() > 0.0 else 0.0
-    own = np.maximum(sampling * counts.mean, TINY * sampling)
+    own = np.maximum(sampling * counts.means, TINY * sampling)
     seen = _Seen(np.average(said, axis=0, weights=precision), noise + own, counts, trend_of(counts))
     spread = max(sampling * np.geomspace(1e-4, 10.0, 60), key=lambda t2: seen.trend(t2)[1])
     mean = seen.design @ seen.trend(spread)[0]
-    gain = counts.mean * spread / (counts.square * spread + seen.noise)
-    means = mean + gain * (seen.sums - counts.mean * mean)
-    return Effects(means, np.maximum(spread * (1.0 - gain * counts.mean), TINY * spread), float(spread))
+    gain = counts.means * spread / (counts.squares * spread + seen.noise)
+    means = mean + gain * (seen.sums - counts.means * mean)
+    return Effects(means, np.maximum(spread * (1.0 - gain * counts.means), TINY * spread), float(spread))
 
 
 def trend_of(counts: Counts) -> Array:
     """The log count, less its mean over ratings."""
-    logs = np.log(np.maximum(counts.typical, TINY))
-    return logs - float(logs @ counts.mean) / max(float(counts.mean.sum()), TINY)
+    logs = np.log(np.maximum(counts.geometric, TINY))
+    return logs - float(logs @ counts.means) / max(float(counts.means.sum()), TINY)
 
 
 @dataclass(frozen=True)
@@ -140,8 +79,8 @@ class _Seen:
 
     def trend(self, spread: float) -> tuple[Array, float]:
         """(a, s) for a given t^2, and the log likelihood of that t^2."""
-        variance = self.counts.square * spread + self.noise
-        regressors = self.design * self.counts.mean[:, None]
+        variance = self.counts.squares * spread + self.noise
+        regressors = self.design * self.counts.means[:, None]
         weighted = regressors / variance[:, None]
         normal = weighted.T @ regressors
         normal[np.diag_indices(2)] += 1.0 / spread

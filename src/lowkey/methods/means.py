@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.level import PULL, Level, Spread
 from lowkey.methods.base import Settings
+from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
-from lowkey.methods.effects import Counts, Evidence, count_posterior, item_effects
+from lowkey.methods.effects import Evidence, item_effects
 from lowkey.privacy.plan import Request
 
 COUNT_WEIGHT = 0.8  # counts get two fifths of the price of sums and counts together: lists are ranked by them, too
@@ -200,9 +201,9 @@ def _bound(means: Means, curator: Curator, line: str) -> float:
     Between, by how much of an item mean's error is the users' own and not the post's noise, on average over ratings.
     """
     std = curator.noise(ItemMeans(means.effects, 1.0, 0.0, COUNT_WEIGHT, name=line))[line]
-    own = means.counts.mean / means.activity
+    own = means.counts.means / means.activity
     clear = own / (own + std**2 + 1e-30)
-    return math.sqrt(means.residual_variance) * (1.0 + float(np.average(clear, weights=means.counts.mean + 1e-30)))
+    return math.sqrt(means.residual_variance) * (1.0 + float(np.average(clear, weights=means.counts.means + 1e-30)))
 
 
 def _combined(means: Means, settings: Settings, rounds: tuple[Posted, ...]) -> Means:

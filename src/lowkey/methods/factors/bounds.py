@@ -33,7 +33,7 @@ class Known:
         Over all ratings the biases take as much of a user's norm as if they had not been scaled: a mean square of one.
         A count is E N^2/E N, which is large where it may be large: so no item weighs much by chance.
         """
-        counts = np.maximum(means.counts.square / np.maximum(means.counts.mean, 1e-9), 1.0)
+        counts = np.maximum(means.counts.squares / np.maximum(means.counts.means, 1e-9), 1.0)
         weights = counts**-weight_power
         weights /= weights.mean()
         scales = counts ** (weight_power - bias_power)

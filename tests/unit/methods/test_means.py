@@ -12,7 +12,8 @@ import scipy.sparse
 import lowkey as lk
 from lowkey.evaluation.splits import Split, hold_out_users
 from lowkey.methods.bias.baseline import ITEM_REGS, OFFSET_REGS
-from lowkey.methods.effects import Counts, Evidence, count_posterior, item_effects, trend_of
+from lowkey.methods.counts import Counts, count_posterior
+from lowkey.methods.effects import Evidence, item_effects, trend_of
 from lowkey.methods.factors.method import DPFactors
 from lowkey.methods.factors.settings import LEAST_MEANS, MOST_MEANS, default_means_share
 from lowkey.methods.means import level_shares, means_requests
@@ -70,8 +71,8 @@ def of_model(model: Any, split: Split) -> float:
 
 def test_without_noise_the_posts_are_taken_as_they_are() -> None:
     found = count_posterior(np.array([3.0, 0.0, -1.0]), 0.0)
-    np.testing.assert_array_equal(found.mean, [3.0, 0.0, 0.0])
-    np.testing.assert_array_equal(found.square, [9.0, 0.0, 0.0])
+    np.testing.assert_array_equal(found.means, [3.0, 0.0, 0.0])
+    np.testing.assert_array_equal(found.squares, [9.0, 0.0, 0.0])
 
 
 def test_true_counts_are_found_behind_noisy_ones() -> None:
@@ -81,11 +82,11 @@ def test_true_counts_are_found_behind_noisy_ones() -> None:
     true = 2.0 * 1000.0 ** rng.random(1500) ** 2.0
     posted = true + 20.0 * rng.normal(size=1500)
     found = count_posterior(posted, 20.0)
-    assert found.mean.min() > 0.0
-    assert np.mean((found.mean - true) ** 2) < 0.9 * np.mean((np.maximum(posted, 0.0) - true) ** 2)
-    assert found.mean.sum() == pytest.approx(true.sum(), rel=0.05)
-    assert np.all(found.square >= found.mean**2)
-    assert np.all(found.typical <= found.mean * (1.0 + 1e-9))
+    assert found.means.min() > 0.0
+    assert np.mean((found.means - true) ** 2) < 0.9 * np.mean((np.maximum(posted, 0.0) - true) ** 2)
+    assert found.means.sum() == pytest.approx(true.sum(), rel=0.05)
+    assert np.all(found.squares >= found.means**2)
+    assert np.all(found.geometric <= found.means * (1.0 + 1e-9))
 
 
 def test_effects_are_the_best_linear_prediction() -> None:
@@ -103,7 +104,7 @@ def test_effects_are_the_best_linear_prediction() -> None:
     weights = np.array(stds) ** -2.0
     y = sum(w * (r.sums + mean * r.around) for w, r in zip(weights, rounds, strict=True)) / weights.sum()
     v = 1.0 / weights.sum() + sampling * mean  # the users' own part does not fall with the number of rounds
-    design, variance = mean[:, None] * np.column_stack([np.ones(n), trend_of(counts)]), counts.square * found.spread + v
+    design, variance = mean[:, None] * np.column_stack([np.ones(n), trend_of(counts)]), counts.squares * found.spread + v
     normal = (design / variance[:, None]).T @ design + np.eye(2) / found.spread
     trend = np.linalg.solve(normal, (design / variance[:, None]).T @ y)
     m = np.column_stack([np.ones(n), trend_of(counts)]) @ trend
@@ -154,7 +155,7 @@ def test_effects_are_near_the_truth_and_their_variances_are_of_the_right_size() 
     )
     found = means.ask_means(settings, curator)
     error = found.prior - effects
-    error -= np.average(error, weights=found.counts.mean)
+    error -= np.average(error, weights=found.counts.means)
     assert np.corrcoef(found.effects, effects)[0, 1] > 0.8
     assert 0.25 < np.mean(error**2 / found.variances) < 4.0
 
