@@ -118,7 +118,7 @@ class DPLists(Recommender):
             noise = std / math.sqrt(2.0) / max(of_gram, 1e-9)  # of the mean of the two triangles
             inverse = ridged_inverse(clean_gram((gram + gram.T) / 2.0, noise), shares, noise, settings.reg)
             posts = curator.ask(TasteFit(sweep, inverse))
-            weights = personal_share(*posts["taste_fit"], posts.stds["taste_fit"]) * ease_weights(inverse)
+            weights = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) * ease_weights(inverse)
             if sweep.count_weight > 0.0:
                 counts = count_posterior(*first.with_more(Posted(again / sweep.count_weight, std / sweep.count_weight)))
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
@@ -187,12 +187,12 @@ def ease_weights(inverse: Array) -> Array:
     return weights
 
 
-def personal_share(agreement: float, square: float, std: float) -> float:
+def personal_share(fit: Array, std: float) -> float:
     """How much of the weights is used: all, unless they foretell users that were left out badly, and then none.
 
-    The slope of takes on predictions is agreement/square, both posted with noise of ``std``; its posterior mean under
+    The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; its posterior mean under
     N(USUAL_SLOPE, SLOPE_STD^2). Where nothing but popularity is in the data it is 0 or below, and popularity is left.
     """
-    known, prior = max(square, 0.0), (std / SLOPE_STD) ** 2
+    agreement, known, prior = float(fit[0]), max(float(fit[1]), 0.0), (std / SLOPE_STD) ** 2
     slope = (USUAL_SLOPE * prior + agreement * known) / max(prior + known**2, 1e-300)
     return float(np.clip(2.0 * slope, 0.0, 1.0))
