@@ -87,4 +87,4 @@ class _Seen:
         line = np.linalg.solve(normal, weighted.T @ self.sums)
         rest = self.sums - regressors @ line
         misfit = np.log(variance).sum() + float((self.sums / variance) @ rest)
-        return line, -0.5 * (misfit + np.linalg.slogdet(normal)[1] + 2.0 * math.log(spread))
+        return np.asarray(line, np.float64), float(-0.5 * (misfit + np.linalg.slogdet(normal)[1] + 2.0 * math.log(spread)))

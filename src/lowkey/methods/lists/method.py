@@ -190,8 +190,9 @@ def ease_weights(inverse: Array) -> Array:
 def personal_share(fit: Array, std: float) -> float:
     """How much of the weights is used: all, unless they foretell users that were left out badly, and then none.
 
-    The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; its posterior mean under
-    N(USUAL_SLOPE, SLOPE_STD^2). Where nothing but popularity is in the data it is 0 or below, and popularity is left.
+    The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; here its
+    posterior mean under N(USUAL_SLOPE, SLOPE_STD^2). Where the data hold nothing but popularity it is 0 or below, and
+    popularity is left.
     """
     agreement, known, prior = float(fit[0]), max(float(fit[1]), 0.0), (std / SLOPE_STD) ** 2
     slope = (USUAL_SLOPE * prior + agreement * known) / max(prior + known**2, 1e-300)
