@@ -184,6 +184,10 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
         other = {"lists": "predicts ratings", "ratings": "ranks what to take next"}[order.goal]
         swapped = {"lists": "ratings", "ratings": "lists"}[order.goal]
         screen.say(f"Chosen for {order.goal}: {plans[-1].method}. (--for {swapped} {other} instead.)")
+    if order.goal == "lists" and not order.selection:
+        from lowkey.methods.feasibility import expectation
+
+        screen.say(expectation(order.domain(), order.epsilon, order.delta))
     screen.say("The plan, before any data is read:", "bold")
     screen.table("", ["  release", "posts", "numbers each", "noise/bound", "of the budget"], rows)
     if order.selection:
