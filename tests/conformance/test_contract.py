@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import lowkey as lk
-from lowkey.errors import BudgetError, InputError
+from lowkey.errors import AbsentError, BudgetError, InputError
 from lowkey.privacy.noise import SeededNoise
 
 ALL = [*CASES, *BASELINES]
@@ -111,9 +111,15 @@ def test_what_needs_a_fit_says_so(case: Case) -> None:
 
 @private
 def test_a_grid_search_is_told_its_price(case: Case) -> None:
+    """A search finds no ``score`` to choose by, before any fit; and who asks for it is told why there is none."""
     search = GridSearchCV(case.make(), {"epsilon": [1.0, 2.0]})
-    with pytest.raises(InputError, match="composes"):
+    with pytest.raises(TypeError, match="scoring"):
         search.fit(csr_of(case, base_rows(case.domain)))
+    assert not hasattr(search, "cv_results_")
+    for estimator in (case.make(), fitted(case)):
+        assert not hasattr(estimator, "score")
+        with pytest.raises(AbsentError, match=r"every candidate's fit and every score .* composes"):
+            _ = estimator.score
 
 
 @every

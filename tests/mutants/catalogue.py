@@ -1,4 +1,6 @@
-"""The catalogue of mutants: small privacy bugs, each a text in one file that is exchanged for another.
+"""The catalogue of mutants: small privacy bugs, each a text in a file that is exchanged for another.
+
+Where a bound is held twice (a clip, and a second look at what is added), only both deletions are a bug: ``also``.
 
 One TOML file per class of bug stands in ``bugs/``. A mutant is found by its old text and not by a line number, so it lives
 through changes around it. Where that text is no longer there exactly once, the mutant is stale: the bug may still be
@@ -28,23 +30,27 @@ class Mutant:
     old: str
     new: str
     tests: tuple[str, ...]  # what is tried first: files, or nodes of pytest
+    also: tuple[tuple[Path, str, str], ...] = ()  # more exchanges of the same bug: file, old and new text
 
-    def mutated(self, root: Path) -> str:
-        """The text of the file with the bug in it."""
-        path = root / self.file
-        if not path.is_file():
-            raise Stale(f"{self.name}: there is no {self.file}")
-        text = path.read_text("utf-8")
-        if (count := text.count(self.old)) != 1:
-            raise Stale(f"{self.name}: its old text occurs {count} times in {self.file}, not once")
-        return text.replace(self.old, self.new)
+    def mutated(self, root: Path) -> dict[Path, str]:
+        """The texts of the files with the bug in them."""
+        texts: dict[Path, str] = {}
+        for file, old, new in ((self.file, self.old, self.new), *self.also):
+            if not (root / file).is_file():
+                raise Stale(f"{self.name}: there is no {file}")
+            text = texts[file] if file in texts else (root / file).read_text("utf-8")
+            if (count := text.count(old)) != 1:
+                raise Stale(f"{self.name}: its old text occurs {count} times in {file}, not once")
+            texts[file] = text.replace(old, new)
+        return texts
 
     def check(self, root: Path) -> None:
         """Raise ``Stale`` unless the mutant applies, is Python, and its tests are there."""
-        try:
-            compile(self.mutated(root), str(self.file), "exec")
-        except SyntaxError:
-            raise Stale(f"{self.name}: with its new text {self.file} is no Python") from None
+        for file, text in self.mutated(root).items():
+            try:
+                compile(text, str(file), "exec")
+            except SyntaxError:
+                raise Stale(f"{self.name}: with its new text {file} is no Python") from None
         for test in self.tests:
             file, _, name = test.partition("::")
             if not (root / file).is_file():
@@ -58,8 +64,11 @@ def load(folder: Path = BUGS) -> list[Mutant]:
     found: list[Mutant] = []
     for file in sorted(folder.glob("*.toml")):
         for fields in tomllib.loads(file.read_text("utf-8"))["mutant"]:
-            fields["file"], fields["tests"] = PACKAGE / fields["file"], tuple(fields["tests"])
-            mutant = Mutant(kind=file.stem, **fields)
+            more = [
+                (_located(part.get("file", fields["file"])), part["old"], part["new"]) for part in fields.pop("also", ())
+            ]
+            fields["file"], fields["tests"] = _located(fields["file"]), tuple(fields["tests"])
+            mutant = Mutant(kind=file.stem, also=tuple(more), **fields)
             if mutant.old == mutant.new or not mutant.tests:
                 raise ValueError(f"{mutant.name} changes nothing, or names no test")
             found.append(mutant)
@@ -67,3 +76,8 @@ def load(folder: Path = BUGS) -> list[Mutant]:
     if len(set(names)) < len(names):
         raise ValueError(f"a name occurs twice: {sorted(name for name in set(names) if names.count(name) > 1)}")
     return found
+
+
+def _located(file: str) -> Path:
+    """A file of the package, or, where its name says so, of the laboratory."""
+    return Path(file) if file.startswith("lab/") else PACKAGE / file

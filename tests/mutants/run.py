@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -62,12 +64,19 @@ def try_all(workshop: Workshop, mutants: list[Mutant], *, jobs: int, wider: bool
     verdicts: list[Verdict] = []
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("mutants", total=len(mutants))
-        with ThreadPoolExecutor(jobs) as pool:
+        pool = ThreadPoolExecutor(jobs)
+        try:
             trials: list[Future[Verdict]] = [pool.submit(try_mutant, workshop, mutant, wider) for mutant in mutants]
             for trial in as_completed(trials):
                 verdicts.append(trial.result())
                 console.print(str(verdicts[-1]), markup=False, highlight=False, soft_wrap=True)
                 progress.advance(bar)
+        except BaseException:  # told to end: nothing new begins, what runs is ended, and the folder goes
+            pool.shutdown(wait=False, cancel_futures=True)
+            workshop.stop()
+            raise
+        finally:
+            pool.shutdown()
     return verdicts
 
 
@@ -95,6 +104,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that the workshop is closed
     options, begin = parsed(arguments), time.monotonic()
     console, mutants = Console(), chosen(options)
     if not mutants:
@@ -124,6 +135,9 @@ def main(arguments: list[str] | None = None) -> int:
         verdicts = try_all(workshop, mutants, jobs=options.jobs, wider=not options.narrow, console=console)
     killed = sum(verdict.killer is not None for verdict in verdicts)
     survivors = ", ".join(sorted(verdict.mutant.name for verdict in verdicts if verdict.killer is None)) or "none"
+    for kind in dict.fromkeys(verdict.mutant.kind for verdict in verdicts):
+        of_kind = [verdict.killer is not None for verdict in verdicts if verdict.mutant.kind == kind]
+        console.print(f"{kind:<15}{sum(of_kind):>4} of {len(of_kind)} killed", highlight=False)
     share, minutes = killed / len(verdicts), (time.monotonic() - begin) / 60
     console.print(f"{killed} of {len(verdicts)} killed ({share:.1%}) in {minutes:.1f} minutes. Survivors: {survivors}.")
     return 0 if share >= LEAST else 1

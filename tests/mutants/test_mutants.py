@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +20,15 @@ SOURCE = "def clip(x, bound):\n    return min(x, bound)\n"
 TEST = "from lowkey.kernel import clip\n\ndef test_clip():\n    assert clip(3, 2) == 2\n"
 UNCLIPPED = Mutant("unclipped", "toy", "", PACKAGE / "kernel.py", "min(x, bound)", "x", ("tests/privacy/test_clip.py",))
 LOWER = replace(UNCLIPPED, name="lower", new="min(x, abs(bound))")
+SLOW_TEST = """
+import os, pathlib, time
+
+def test_clip():
+    new = pathlib.Path("{0}.new")
+    new.write_text(str(os.getpid()))
+    new.rename("{0}")
+    time.sleep(600)
+"""
 BUGS = """
 [[mutant]]
 name = "toy"
@@ -79,6 +93,42 @@ def test_a_clone_has_the_bug_and_the_clean_copy_has_not(tree: Path) -> None:
             assert workshop.run(clone, LOWER.tests).failed is None
         with pytest.raises(NoVerdict):  # no test at all is not a test that passes
             workshop.run(workshop.clean, ("tests/privacy/test_clip.py::test_gone",))
+
+
+def test_a_bug_may_take_two_changes(tree: Path) -> None:
+    """Each deletion alone is no bug where a bound is held twice; an exchange that no longer fits makes the mutant stale."""
+    (tree / PACKAGE / "second.py").write_text("LIMIT = 2\n")
+    held_twice = SOURCE.replace("def", "from lowkey.second import LIMIT\n\ndef").replace(
+        "min(x, bound)", "min(x, bound, LIMIT)"
+    )
+    (tree / UNCLIPPED.file).write_text(held_twice)
+    one = replace(UNCLIPPED, old="min(x, bound, LIMIT)", new="min(x, LIMIT)")
+    both = replace(one, also=((PACKAGE / "second.py", "LIMIT = 2", "LIMIT = 99"),))
+    with Workshop(tree) as workshop:
+        for mutant, killed in ((one, False), (both, True)):
+            with workshop.clone(mutant) as clone:
+                assert (workshop.run(clone, mutant.tests).failed is not None) == killed
+    with pytest.raises(Stale, match=r"second\.py"):
+        replace(one, also=((PACKAGE / "second.py", "LIMIT = 3", "LIMIT = 99"),)).check(tree)
+
+
+def test_told_to_end_it_leaves_nothing(tree: Path, tmp_path: Path) -> None:
+    """No folder, and no test that goes on running."""
+    (tree / "tests/privacy/test_clip.py").write_text(SLOW_TEST.format(tmp_path / "started"))
+    (tmp_path / "bugs").mkdir()
+    (tmp_path / "bugs/toys.toml").write_text(BUGS.format("min(x, bound)", "x"))
+    (tmp_path / "folders").mkdir()
+    command = [sys.executable, str(ROOT / "tests/mutants/run.py"), "--root", str(tree), "--bugs", str(tmp_path / "bugs")]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path / "folders")}, stdout=subprocess.DEVNULL)
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    test = int((tmp_path / "started").read_text())
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert not list((tmp_path / "folders").iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(test, 0)
 
 
 @pytest.mark.parametrize(

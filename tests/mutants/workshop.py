@@ -11,19 +11,21 @@ import ast
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from catalogue import PACKAGE, Mutant
 
-PARTS = ("src", "tests", "pyproject.toml")
+PARTS = ("src", "lab", "tests", "conftest.py", "pyproject.toml")
 LEFT_OUT = ("mutants", ".pytest_cache", ".hypothesis")
 SOURCES = PACKAGE.parent
 TEST_FAILED, ALL_PASSED = 1, 0
@@ -53,49 +55,68 @@ class Workshop:
             source, target = root / part, self.clean / part
             if source.is_dir():
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns(*LEFT_OUT))
-            else:
+            elif source.is_file():
                 shutil.copy2(source, target)
+        self._running: set[subprocess.Popen[str]] = set()
 
     def __enter__(self) -> Workshop:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
         self._folder.cleanup()
+
+    def stop(self) -> None:
+        """End the tests that run, with all that they have started."""
+        for process in list(self._running):
+            _end(process)
 
     @contextmanager
     def clone(self, mutant: Mutant) -> Iterator[Path]:
         """The tree with this bug, for a while."""
-        text, tree = mutant.mutated(self.clean), Path(self._folder.name) / mutant.name
+        texts, tree = mutant.mutated(self.clean), Path(self._folder.name) / mutant.name
         shutil.copytree(self.clean, tree, copy_function=os.link)
         try:
-            target = tree / mutant.file
-            target.unlink()  # and not written over: the clean copy has the same file
-            target.write_text(text, "utf-8")
-            for file in users_of(self.clean, mutant.file):
-                for compiled in (tree / file).parent.glob(f"__pycache__/{file.stem}.*"):
-                    compiled.unlink()
+            for changed, text in texts.items():
+                (tree / changed).unlink()  # and not written over: the clean copy has the same file
+                (tree / changed).write_text(text, "utf-8")
+                for file in users_of(self.clean, changed):
+                    for compiled in (tree / file).parent.glob(f"__pycache__/{file.stem}.*"):
+                        compiled.unlink()
             yield tree
         finally:
-            shutil.rmtree(tree)
+            shutil.rmtree(tree, ignore_errors=True)  # the workshop's folder goes as a whole
 
     def run(self, tree: Path, tests: tuple[str, ...]) -> Outcome:
         """Run tests in a process of their own, up to the first that fails."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no", *tests]
-        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "COLUMNS": "1000"}
+        path = os.pathsep.join(str(tree / part) for part in ("src", "lab/src"))
+        environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "1000"}
         begin = time.monotonic()
+        outputs: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **outputs)
+        self._running.add(process)
         try:
-            done = subprocess.run(
-                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=self.time_limit, check=False
-            )
+            said, _ = process.communicate(timeout=self.time_limit)
         except subprocess.TimeoutExpired:
             raise NoVerdict(f"the tests took more than {self.time_limit:.0f} s") from None
+        finally:
+            _end(process)
+            self._running.discard(process)
         seconds = time.monotonic() - begin
-        if done.returncode == ALL_PASSED:
+        if process.returncode == ALL_PASSED:
             return Outcome(None, "", seconds)
-        failures = re.findall(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - (.*))?$", done.stdout, re.MULTILINE)
-        if done.returncode != TEST_FAILED or not failures:
-            raise NoVerdict(f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
+        failures = re.findall(r"^(?:FAILED|ERROR) (\S+?::.+?)(?: - (.*))?$", said, re.MULTILINE)
+        if process.returncode != TEST_FAILED or not failures:
+            raise NoVerdict(f"pytest ended with {process.returncode}: {said[-1500:]}")
         return Outcome(failures[0][0], failures[0][1], seconds)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """The process and its children, which are a group of their own."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def users_of(root: Path, file: Path) -> set[Path]:

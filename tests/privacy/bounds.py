@@ -78,13 +78,13 @@ def furthest(parts: Sequence[np.ndarray], most: int = 12) -> list[tuple[int, int
     return [(int(p // len(parts)), int(p % len(parts))) for p in pairs]
 
 
-def added_by(sweep: Any, public: Any, block: Any, local: Any = None, threads: int = 1) -> tuple[dict[str, np.ndarray], Any]:
+def added_by(sweep: Any, block: Any, local: Any = None, threads: int = 1) -> tuple[dict[str, np.ndarray], Any]:
     """The sums of a sweep over one block, and what is kept."""
-    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics(public)}
+    sums = {s.name: np.zeros(s.shape, np.int64) for s in sweep.statistics}
     before = get_num_threads()
     set_num_threads(threads)
     try:
-        kept = sweep.run(block, local, public, sums)
+        kept = sweep.run(block, local, sums)
     finally:
         set_num_threads(before)
     return sums, kept

@@ -15,9 +15,9 @@ from numba import config
 
 import lowkey as lk
 from lowkey.data.ids import splitmix64
-from lowkey.methods.frank_wolfe import DPFrankWolfe
-from lowkey.methods.moments import DPMoments
-from lowkey.methods.svd import DPSVD
+from lowkey.methods.frank_wolfe.method import DPFrankWolfe
+from lowkey.methods.moments.method import DPMoments
+from lowkey.methods.svd.method import DPSVD
 
 N_ITEMS, N_USERS, BLOCK = 1030, 70, 24
 THREADS = min(2, config.NUMBA_NUM_THREADS)
@@ -40,7 +40,7 @@ SIZED_CASES = [
     SizedCase(lk.DPBias, "ratings", {"n_iter": 3}),
     SizedCase(lk.DPBias, "binary"),
     SizedCase(DPFrankWolfe, "ratings", {"n_iter": 2, "row_norm": 3.0, "form": "gram"}, note="gram"),
-    SizedCase(DPFrankWolfe, "ratings", {"n_iter": 3, "row_norm": 3.0, "form": "power", "power_steps": 2}, note="power"),
+    SizedCase(DPFrankWolfe, "ratings", {"n_iter": 3, "row_norm": 3.0, "form": "power"}, note="power"),
     SizedCase(DPSVD, "ratings", {"rank": 16, "row_norm": 3.0}),
     SizedCase(DPSVD, "ratings", {"rank": 16, "cleansing": True}, note="cleansing"),
     SizedCase(DPMoments, "ratings", {"head": 600, "rank": 16}),
@@ -50,9 +50,9 @@ SIZED_CASES = [
     SizedCase(lk.DPALS, "ratings", {"rank": 16, "n_iter": 2, "max_ratings": 200}, note="sampled"),
     SizedCase(lk.DPALS, "binary", {"rank": 16, "n_iter": 2, "head": 1.0}),
     SizedCase(lk.DPFactors, "ratings", {"rank": 16, "n_iter": 3}),
-    SizedCase(lk.DPFactors, "ratings", {"rank": 16, "n_iter": 2, "gram": "items", "bound": "quantile"}, note="options"),
+    SizedCase(lk.DPFactors, "ratings", {"rank": 16, "n_iter": 2, "start": "spectral"}, note="spectral"),
     SizedCase(lk.DPLMC, "ratings", {"rank": 16, "n_iter": 3, "step": 8.0, "user_norm": 0.7, "residual_norm": 2.0}),
-    SizedCase(lk.DPLMC, "ratings", {"rank": 16, "n_iter": 3, "start": "random", "weighting": "uniform"}, note="random"),
+    SizedCase(lk.DPLMC, "ratings", {"rank": 16, "n_iter": 3, "start": "random"}, note="random"),
 ]
 
 

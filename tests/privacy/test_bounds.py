@@ -1,7 +1,7 @@
 """Every statistic of every sweep, on the whole numbers that one user adds: within what is declared, exactly.
 
 The sweeps are those that fits of the tables really run, with the public values that they were given; then the same with
-public values and bounds that no fit would have (weights of 1e-162, of 1e200, no numbers at all).
+fields that no fit would have (weights of 1e-162, bounds of 1e200, no numbers at all).
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from bounds import added_by, allowed_power, assert_within, norm_power, share, su
 from estimators import CASES, DOMAINS, Case, Row, as_row, base_keys, base_rows, ratings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowkey.kernels.trace_published import PublishedCore, PublishedGradient, PublishedProjectors
 from replay import Call, RecordingBillboard, WatchingEngine
 from sized import BLOCK, N_ITEMS, SIZED_CASES, THREADS, long_rows, sized_keys, sized_rows, some_user
-from test_replay_values import CONFIGURATIONS, with_other_values
-from test_replay_values import make as one_bit
+from test_replay_values import with_other_values
 
 import lowkey as lk
 import lowkey.kernels
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Block
 from lowkey.data.trace import RecordBlock
-from lowkey.kernels.one_bit import Minimiser, PublishedMinimiser
+from lowkey.kernels.als import ItemEquations
+from lowkey.kernels.one_bit import ClampedGradient, Minimiser
 from lowkey.kernels.sweep import Sweep
 from lowkey.linalg.links import link_of
 from lowkey.privacy.grid import Grid
@@ -40,13 +39,20 @@ from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.sums import Sensitivity, Statistic
 
 NEWCOMER = 0x5EED_0F_A_57A6E12
-# The paper's claims, which hold for likely data only: their guarantee is infinite, and so nothing is declared.
-CLAIMED = {PublishedProjectors, PublishedCore, PublishedGradient}
 STARTS = [  # ways to begin a fit that the table does not take
-    Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 1, "start": "power", "start_share": 0.3}, note="power"),
     Case(lk.DPALS, "binary", {"rank": 3, "n_iter": 1, "start": "spectral"}, note="spectral"),
+    Case(lk.DPLMC, "ratings", {"rank": 3, "n_iter": 2, "start": "random"}, note="random"),
 ]
 SMALL = [*CASES, *STARTS]
+OF_A_USER = {"unit": "user", "max_ratings": 5}
+ONE_BIT: dict[str, dict[str, Any]] = {
+    "input": {"perturbation": "input"},
+    "input, user": {"perturbation": "input", **OF_A_USER},
+    "objective": {"perturbation": "objective"},
+    "objective, gaussian, user": {"perturbation": "objective", "delta": 1e-6, **OF_A_USER},
+    "gradient, probit, gaussian": {"perturbation": "gradient", "n_iter": 3, "link": "probit", "delta": 1e-6},
+    "gradient, user": {"perturbation": "gradient", "n_iter": 2, **OF_A_USER},
+}
 
 
 def calls_of(estimator: Any, data: Any, engine: WatchingEngine) -> list[Call]:
@@ -68,8 +74,8 @@ def sized_calls(case: Case) -> list[Call]:
 @cache
 def one_bit_calls(name: str) -> list[Call]:
     domain = DOMAINS["ratings"]
-    engine = WatchingEngine(1000)
-    return calls_of(one_bit(CONFIGURATIONS[name]), ratings_of(domain, base_rows(domain), base_keys()), engine)
+    data = ratings_of(domain, base_rows(domain), base_keys())
+    return calls_of(lk.DPOneBit(1.0, **ONE_BIT[name]), data, WatchingEngine(1000))
 
 
 @cache
@@ -93,7 +99,7 @@ def attack(calls: list[Call], rows: list[Row], threads: int = 1) -> dict[str, li
     kept: list[list[Any]] = []
     for at, call in enumerate(calls):
         local = [None] * len(rows) if call.local_from is None else kept[call.local_from]
-        found = [added_by(call.sweep, call.public, b, own, threads) for b, own in zip(blocks, local, strict=True)]
+        found = [added_by(call.sweep, b, own, threads) for b, own in zip(blocks, local, strict=True)]
         kept.append([own for _, own in found])
         for statistic in call.statistics:
             parts = [sums[statistic.name] for sums, _ in found]
@@ -117,22 +123,19 @@ def sweeps() -> set[type[Sweep]]:
     return {kind for kind in below(Sweep) if kind.__module__.startswith("lowkey.") and not inspect.isabstract(kind)}
 
 
-@cache
-def minimisers() -> list[Call]:
-    """Of these the estimator makes an engine of its own, as all users have to be in one block."""
+def minimiser() -> Minimiser:
+    """No sum over users, so that what one of them adds is not to be had: whole crowds are compared."""
     domain = DOMAINS["ratings"]
-    public = {"positions": Positions.of(ratings_of(domain, base_rows(domain), base_keys()))}
-    shared: Any = {"threshold": 2.75, "link": link_of("logistic"), "entry_bound": 1.0, "radius": 8.0}
-    found = Minimiser(**shared, ridge=0.3, norm="l2"), PublishedMinimiser(**shared, max_iter=200)
-    return [Call(sweep, public, sweep.statistics(public), None) for sweep in found]
+    positions = Positions.of(ratings_of(domain, base_rows(domain), base_keys()))
+    bounds: Any = {"entry_bound": 1.0, "radius": 8.0, "ridge": 0.3, "norm": "l2"}
+    return Minimiser(positions=positions, threshold=2.75, link=link_of("logistic"), **bounds)
 
 
 def test_every_sweep_has_a_case() -> None:
     """A new sweep without a row in a table is not measured by anything: this fails until it has one."""
     attacked = [call for case in SMALL for call in small_calls(case)]
-    attacked += [call for name in CONFIGURATIONS for call in one_bit_calls(name)]
-    attacked += [*trace_calls("dense"), *minimisers()]
-    assert sweeps() - CLAIMED == {type(call.sweep) for call in attacked}
+    attacked += [call for name in ONE_BIT for call in one_bit_calls(name)] + trace_calls("dense")
+    assert sweeps() == {type(call.sweep) for call in attacked} | {type(minimiser())}
 
 
 # Users -----------------------------------------------------------------------------------------------------------------
@@ -178,26 +181,25 @@ def test_no_long_row_is_beyond_a_bound(case: Case) -> None:
 def test_who_has_more_than_the_cap_counts_with_the_rarest() -> None:
     case = next(case for case in SIZED_CASES if case.note == "sampled")
     cap, everything = case.settings["max_ratings"], long_rows("ratings")["everything, alternating"]
-    rounds = [call for call in sized_calls(case) if hasattr(call.sweep, "max_ratings")]
+    rounds = [call.sweep for call in sized_calls(case) if isinstance(call.sweep, ItemEquations)]
     assert rounds
-    for call in rounds:
-        sums, _ = added_by(call.sweep, call.public, block_of([everything], [1]))
-        for name in call.sweep.names[:2]:
+    for sweep in rounds:
+        sums, _ = added_by(sweep, block_of([everything], [1]))
+        for name in sweep.names[:2]:
             touched = np.flatnonzero(sums[name].any(axis=1))
             assert len(touched) > 0.9 * cap  # of some of the items the truncated share is 0
-            assert set(touched) <= set(np.argsort(call.public["rarity"])[:cap]), name
+            assert set(touched) <= set(np.argsort(sweep.rarity)[:cap]), name
 
 
 def test_weights_have_norm_one_along_the_whole_row() -> None:
     """With a factor of norm 1 the stack of a user's matrices has norm 1, however long the row."""
     case = next(case for case in SIZED_CASES if case.note == "weights")
-    call = next(call for call in sized_calls(case) if hasattr(call.sweep, "max_ratings"))
-    public = {**call.public, "item_factors": np.asarray(call.public["item_factors"]) * 1e-3}  # their users' are huge
-    sweep, weights = replace(call.sweep, user_reg=1e-9), np.asarray(public["item_weights"])
-    gram = sweep.statistics(public)[0]
+    sweep = next(call.sweep for call in sized_calls(case) if isinstance(call.sweep, ItemEquations))
+    sweep = replace(sweep, item_factors=sweep.item_factors * 1e-3, user_reg=1e-9)  # so that the users' are huge
+    weights, gram = sweep.item_weights, sweep.statistics[0]
     for name, row in long_rows("ratings").items():
         if len(row[0]) > 128 and np.ptp(row[1]) > 0.0:
-            sums, _ = added_by(sweep, public, block_of([row], [1]), threads=THREADS)
+            sums, _ = added_by(sweep, block_of([row], [1]), threads=THREADS)
             assert share(gram, sums[gram.name], "add-remove") > 0.99, name
             traces = _traces(sums[gram.name], gram.order)[row[0]]
             expected = weights[row[0]] / np.linalg.norm(weights[row[0]])
@@ -208,12 +210,12 @@ def test_weights_have_norm_one_along_the_whole_row() -> None:
 def test_weights_whose_squares_underflow(factor: float) -> None:
     """Again with a factor of norm 1, so that nothing but the weights keeps the stack inside."""
     case = next(case for case in CASES if str(case) == "DPALS-ratings-weights")
-    call = next(call for call in small_calls(case) if hasattr(call.sweep, "max_ratings"))
-    tiny = np.asarray(call.public["item_weights"]) * factor
-    public = {**call.public, "item_factors": np.asarray(call.public["item_factors"]) * 1e-3, "item_weights": tiny}
-    sweep, rows = replace(call.sweep, user_reg=1e-9), gallery(case.domain, base_rows(case.domain)).values()
-    for statistic in sweep.statistics(public):
-        parts = [added_by(sweep, public, block_of([row], [1]))[0][statistic.name] for row in rows]
+    sweep = next(call.sweep for call in small_calls(case) if isinstance(call.sweep, ItemEquations))
+    tiny, small = sweep.item_weights * factor, sweep.item_factors * 1e-3
+    sweep = replace(sweep, item_weights=tiny, item_factors=small, user_reg=1e-9)
+    rows = gallery(case.domain, base_rows(case.domain)).values()
+    for statistic in sweep.statistics:
+        parts = [added_by(sweep, block_of([row], [1]))[0][statistic.name] for row in rows]
         assert_within(statistic, parts, statistic.name)
 
 
@@ -222,25 +224,42 @@ def _traces(packed: np.ndarray, order: int) -> np.ndarray:
 
 
 # Values, and records ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", [n for n, s in CONFIGURATIONS.items() if s["perturbation"] != "output"])
+@pytest.mark.parametrize("name", ONE_BIT)
 def test_no_values_are_further_apart_than_declared(name: str) -> None:
     """Who rated what is public; the values of the unit (one rating, or one user) differ."""
     rows, rng = base_rows(DOMAINS["ratings"]), np.random.default_rng(8)
-    unit = CONFIGURATIONS[name].get("unit", "rating")
+    unit = ONE_BIT[name].get("unit", "rating")
     crowds = [rows, *(with_other_values(rows, unit, rng) for _ in range(60))]
     for call in one_bit_calls(name):
         for statistic in call.statistics:
-            parts = [added_by(call.sweep, call.public, block_of(c, base_keys()))[0][statistic.name] for c in crowds]
+            parts = [added_by(call.sweep, block_of(c, base_keys()))[0][statistic.name] for c in crowds]
             for part in parts[1:]:
                 assert share(statistic, part - parts[0], "replace-one") <= 1.0, statistic.name
             assert max(share(statistic, part - parts[0], "replace-one") for part in parts) > 0.5
 
 
-@pytest.mark.parametrize("call", minimisers(), ids=lambda call: type(call.sweep).__name__)
-def test_no_minimisers_are_further_apart_than_declared(call: Call) -> None:
-    rows, rng, (statistic,) = base_rows(DOMAINS["ratings"]), np.random.default_rng(9), call.statistics
+@pytest.mark.parametrize("gradient_bound", [0.5, 50.0])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_scores_break_the_bound_on_a_gradient(gradient_bound: float) -> None:
+    """Scores that no posted gradient would lead to: large, uneven, no numbers."""
+    rows, rng = base_rows(DOMAINS["ratings"]), np.random.default_rng(10)
+    crowds = [rows, *(with_other_values(rows, "rating", rng) for _ in range(20))]
+    sweep = one_bit_calls("gradient, probit, gaussian")[-1].sweep
+    assert isinstance(sweep, ClampedGradient)
+    sweep = replace(sweep, gradient_bound=gradient_bound, scores=np.linspace(-1.0, 1.0, len(sweep.scores)))
+    for factor in (1.0, 3.0, *EXTREMES):
+        wild = replace(sweep, scores=sweep.scores * factor)
+        (statistic,) = wild.statistics
+        parts = [added_by(wild, block_of(crowd, base_keys()))[0][statistic.name] for crowd in crowds]
+        for part in parts[1:]:
+            assert share(statistic, part - parts[0], "replace-one") <= 1.0, factor
+
+
+def test_no_minimisers_are_further_apart_than_declared() -> None:
+    sweep = minimiser()
+    rows, rng, (statistic,) = base_rows(DOMAINS["ratings"]), np.random.default_rng(9), sweep.statistics
     crowds = [rows, *(with_other_values(rows, "rating", rng) for _ in range(12))]
-    parts = [added_by(call.sweep, call.public, block_of(crowd, base_keys()))[0][statistic.name] for crowd in crowds]
+    parts = [added_by(sweep, block_of(crowd, base_keys()))[0][statistic.name] for crowd in crowds]
     moved = [share(statistic, part - parts[0], "replace-one") for part in parts]
     assert 0.0 < max(moved) <= 1.0
 
@@ -256,7 +275,7 @@ def test_no_record_is_beyond_a_bound(kind: str) -> None:
     for call in trace_calls(kind):
         for statistic in call.statistics:
             blocks = [RecordBlock(as_kind(x[None], kind), np.array([y]), 0) for x, y in records]
-            parts = [added_by(call.sweep, call.public, block)[0][statistic.name] for block in blocks]
+            parts = [added_by(call.sweep, block)[0][statistic.name] for block in blocks]
             assert assert_within(statistic, parts, statistic.name) > 0.9
 
 
@@ -264,52 +283,61 @@ def test_no_record_is_beyond_a_bound(kind: str) -> None:
 EXTREMES = (0.0, 1e-320, 1e-200, 1.7e-162, 1e-161, 1e-155, 1e-20, 1e20, 1e154, 1e160, 1e200, 1e300, np.inf, np.nan, -1.0)
 
 
-def absurd(call: Call) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """The sweep with one public array, number or bound multiplied by something extreme, as a whole or in half of it."""
-    for name, value in call.public.items():
-        if isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size):
-            for factor in EXTREMES:
-                whole = np.asarray(value, np.float64) * factor
-                yield f"{name} * {factor}", call.sweep, {**call.public, name: whole[()]}
-                if isinstance(value, np.ndarray):
-                    half = np.array(value, np.float64)
-                    half.reshape(-1)[::2] *= factor
-                    yield f"half of {name} * {factor}", call.sweep, {**call.public, name: half}
-    for field in fields(call.sweep):
-        value = getattr(call.sweep, field.name)
-        if isinstance(value, float):
-            for factor in EXTREMES:
-                yield f"{field.name} * {factor}", replace(call.sweep, **{field.name: value * factor}), call.public
+def absurd(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The sweep with one number or array among its fields, however deep, times something extreme, whole or in half."""
+    if isinstance(value, float):
+        for factor in EXTREMES:
+            yield f"{name} * {factor}", value * factor
+    elif isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
+        for factor in EXTREMES:
+            yield f"{name} * {factor}", value * factor
+            half = value.copy()
+            half.reshape(-1)[::2] *= factor
+            yield f"half of {name} * {factor}", half
+    elif isinstance(value, Sweep):
+        for field in fields(value):  # type: ignore[arg-type]
+            for change, part in absurd(getattr(value, field.name), f"{name}.{field.name}"):
+                yield change, replace(value, **{field.name: part})  # type: ignore[type-var]
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for field in value._fields:
+            for change, part in absurd(getattr(value, field), f"{name}.{field}"):
+                yield change, value._replace(**{field: part})
 
 
-def measured(sweep: Any, public: dict[str, Any], local: bool) -> tuple[Statistic, ...]:
+def measured(sweep: Any, local: Any) -> tuple[Statistic, ...]:
     """The statistics that a mechanism could noise; none where a bound is no positive number or its grid does not exist."""
     nobody = block_of([(np.zeros(0, np.int32), np.zeros(0, np.float32))], [1])
     try:
-        found = sweep.statistics(public)
-        added_by(sweep, public, nobody, np.zeros((1, 4)) if local else None)
+        found = sweep.statistics
+        added_by(sweep, nobody, local)
     except (ValueError, OverflowError, ZeroDivisionError):
         return ()  # the setting is refused whatever the data are
     return tuple(s for s in found if s.sensitivity.add_remove > 0.0 and s.sensitivity.replace_one < np.inf and s.grid.step)
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+def kept_before(calls: list[Call], call: Call, block: Block) -> Any:
+    """What a user brings to a sweep: kept from the sweeps before, in turn."""
+    if call.local_from is None:
+        return None
+    before = calls[call.local_from]
+    return added_by(before.sweep, block, kept_before(calls, before, block))[1]
+
+
+WITH_NUMBERS = [case for case in SMALL if str(case) != "DPBias-binary"]  # its only field is the size of the catalogue
+
+
+@pytest.mark.parametrize("case", WITH_NUMBERS, ids=str)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_setting_breaks_a_bound(case: Case) -> None:
     users = gallery(case.domain, base_rows(case.domain))
     rows = [users[name] for name in ("everything, alternating", "one rating, high", "a few, alternating", "a ladder")]
     blocks = [block_of([row], [NEWCOMER + i]) for i, row in enumerate(rows)]
-    kinds = {(type(call.sweep), call.local_from is None): call for call in small_calls(case)}
-    tried = 0
-    for call in kinds.values():
-        local = [None] * len(rows)
-        if call.local_from is not None:
-            before = small_calls(case)[call.local_from]
-            start = {**before.public} if before.local_from is None else {**small_calls(case)[0].public, **before.public}
-            local = [added_by(before.sweep, start, block)[1] for block in blocks]
-        for change, sweep, public in absurd(call):
-            statistics = measured(sweep, public, call.local_from is not None)
-            found = [added_by(sweep, public, b, own)[0] for b, own in zip(blocks, local, strict=True)] if statistics else []
+    calls, tried = small_calls(case), 0
+    for call in {(type(call.sweep), call.local_from is None): call for call in calls}.values():
+        local = [kept_before(calls, call, block) for block in blocks]
+        for change, sweep in absurd(call.sweep):
+            statistics = measured(sweep, local[0])
+            found = [added_by(sweep, b, own)[0] for b, own in zip(blocks, local, strict=True)] if statistics else []
             for statistic in statistics:  # and no user has raised anything
                 assert_within(statistic, [sums[statistic.name] for sums in found], f"{statistic.name}, {change}")
                 tried += 1
