@@ -19,10 +19,11 @@ LABORATORY = sorted((SOURCE.parents[1] / "lab" / "src" / "lowkey_lab").rglob("*.
 ROOMS = {
     "data": "Vault", "engines": "Vault", "kernels": "Kernel", "privacy": "Gate", "linalg": "Public", "methods": "Public",
     "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab",
+    "testing": "Lab",
 }  # fmt: skip
 TOP_LEVEL = "Public"  # __init__, errors, model, ...
-LAB = ("evaluation",)
-MOST_LINES = 400
+LAB = ("evaluation", "testing")
+MOST_LINES = 300
 
 # Which folders of ours a folder may import. errors.py is for everybody, and a folder for itself.
 MAY_IMPORT = {
@@ -152,7 +153,7 @@ def test_private_containers_are_opened_by_few(path: Path) -> None:
         if isinstance(node, ast.Attribute) and node.attr in OPENERS:
             if where(path) == "privacy/sums.py" or (node.attr == "_units" and ast.unparse(node.value) != "unreleased"):
                 continue  # the closed class itself, or somebody's own function of that name
-            allowed = OPENERS[node.attr]
+            allowed = {*OPENERS[node.attr], "testing/"}  # which looks at the raw sums of users whom it made up
             assert any(where(path).startswith(place) for place in allowed), f"{where(path)}:{node.lineno} uses {node.attr}"
 
 
@@ -161,7 +162,7 @@ def test_one_line_opens_a_private_sum() -> None:
         (where(path), node.lineno)
         for path in MODULES
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute) and node.attr == "_open"
+        if isinstance(node, ast.Attribute) and node.attr == "_open" and folder(path) != "testing"
     ]
     assert [place for place, _ in lines] == ["privacy/billboard.py"], lines
 

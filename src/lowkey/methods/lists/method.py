@@ -135,8 +135,8 @@ def taste_weights(clean: CleanGram, shares: Array, noise_std: float, reg: float)
     """EASE's item-item weights B, with a ridge per item.
 
     A row z = x - k shares goes into B as it is, so k items add the sum of their rows of B less k times the mean row
-    shares . B. The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its share:
-    frequent items are alone in more rows. With much noise B, and with it all of this, vanishes.
+    shares . B. The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its
+    share: frequent items are alone in more rows. With much noise B, and with it all of this, vanishes.
     """
     n = len(shares)
     roots = np.sqrt(np.maximum(shares, 1e-12))
