@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.errors import refuse
-from lowkey.privacy.accounting import selection_delta
+from lowkey.privacy.gaussian import selection_delta
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource
 from lowkey.privacy.sums import Adjacency, Sensitivity, Statistic
 
