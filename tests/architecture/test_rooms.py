@@ -24,6 +24,7 @@ ROOMS = {
 TOP_LEVEL = "Public"  # __init__, errors, model, ...
 LAB = ("evaluation", "testing")
 MOST_LINES = 300
+MOST_LINES_OF_THE_LABORATORY = 400
 
 # Which folders of ours a folder may import. errors.py and lazy.py are for everybody, and a folder for itself.
 MAY_IMPORT = {
@@ -132,7 +133,7 @@ def test_the_product_does_not_know_its_laboratory(path: Path) -> None:
 @pytest.mark.parametrize("path", LABORATORY, ids=lambda path: path.name)
 def test_the_laboratory_says_so(path: Path) -> None:
     assert (ast.get_docstring(tree(path)) or "").startswith("Lab room: ")
-    assert len(path.read_text().splitlines()) <= MOST_LINES
+    assert len(path.read_text().splitlines()) <= MOST_LINES_OF_THE_LABORATORY
 
 
 def test_there_is_a_laboratory() -> None:
