@@ -21,9 +21,9 @@ def predict_has_a_score_for_every_item(case: Case) -> None:
     scores = fitted(case).predict(csr_of(rows))
     assert scores.shape == (len(rows), N_ITEMS)
     assert np.isfinite(scores).all()
-    if fitted(case).model_.settings.get("rating_range") is not None:  # else scores are no ratings
-        assert scores.min() >= case.domain.rating_range[0] - 1e-9
-        assert scores.max() <= case.domain.rating_range[1] + 1e-9
+    if limits := fitted(case).model_.settings.get("rating_range"):  # else scores are no ratings
+        assert case.domain.rating_range == tuple(limits)
+        assert limits[0] - 1e-9 <= scores.min() <= scores.max() <= limits[1] + 1e-9
 
 
 @every

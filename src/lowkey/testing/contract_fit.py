@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -32,7 +33,7 @@ def init_only_stores(case: Case) -> None:
 @every
 def clone_and_set_params(case: Case) -> None:
     estimator = fitted(case)
-    double = clone(estimator)
+    double: Any = clone(estimator)
     assert double.get_params() == estimator.get_params()
     assert not hasattr(double, "model_")
     assert double.set_params(**double.get_params()) is double

@@ -17,7 +17,7 @@ from lowkey.data.ids import splitmix64
 from lowkey.testing.cases import Case, Row, as_row
 
 N_ITEMS, N_USERS, BLOCK = 1030, 70, 24
-THREADS = min(2, config.NUMBA_NUM_THREADS)
+THREADS = min(2, config.NUMBA_NUM_THREADS)  # pyright: ignore[reportAttributeAccessIssue]
 SIZED = {
     "ratings": Domain(items=N_ITEMS, rating_range=(0.5, 5.0), expected_users=N_USERS),
     "binary": Domain(items=N_ITEMS, feedback="binary", expected_users=N_USERS),

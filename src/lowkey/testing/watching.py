@@ -19,6 +19,7 @@ from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import NoiseSource, SeededNoise
 from lowkey.privacy.plan import Line, Plan
+from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.sums import Statistic, Unreleased
 from lowkey.testing.exact import share
 
@@ -175,7 +176,7 @@ def check_moved(where: str, entry: Entry, moved: np.ndarray, adjacency: Any) -> 
 
 def move_share(entry: Entry, moved: np.ndarray, adjacency: Any) -> float:
     statistic, moved = entry.statistic, np.atleast_1d(moved)
-    if entry.line.mechanism.kind == "randomized-response":
+    if isinstance(entry.line.mechanism, RandomizedResponse):
         return np.count_nonzero(moved) / entry.line.mechanism.signs
     return share(statistic, moved, adjacency)
 
@@ -216,7 +217,7 @@ def arrays_in(value: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
         yield name, value
     parts = vars(value) if isinstance(value, Sweep) else value if isinstance(value, dict) else None
     if parts is None and isinstance(value, tuple) and hasattr(value, "_fields"):
-        parts = value._asdict()
+        parts = value._asdict()  # pyright: ignore[reportAttributeAccessIssue]
     for key, part in (parts or {}).items():
         yield from arrays_in(part, key)
 
