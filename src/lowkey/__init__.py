@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lowkey.methods import registry
 
 if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the table below
-    from lowkey import data, errors, evaluation, privacy
+    from lowkey import data, errors, evaluation, privacy, testing
     from lowkey.data.domain import Domain
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
@@ -63,7 +63,7 @@ HOMES = {
     "lowkey.release": ("load", "verify"),
     "lowkey.serving.randomize": ("randomize_signs",),
 }
-MODULES = ("data", "errors", "evaluation", "privacy")
+MODULES = ("data", "errors", "evaluation", "privacy", "testing")
 _HOME = {**{name: module for module, names in HOMES.items() for name in names}, **registry.homes()}
 
 __version__ = version("lowkey")

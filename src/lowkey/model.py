@@ -171,7 +171,7 @@ class Model:
 
     def release(self, folder: str | Path) -> Path:
         """Write the folder that may be published."""
-        from lowkey.release import write_release  # the folder's format stands on this module
+        from lowkey.release.writing import write_release
 
         return write_release(self, folder)
 

@@ -19,12 +19,14 @@ LABORATORY = sorted((SOURCE.parents[1] / "lab" / "src" / "lowkey_lab").rglob("*.
 ROOMS = {
     "data": "Vault", "engines": "Vault", "kernels": "Kernel", "privacy": "Gate", "linalg": "Public", "methods": "Public",
     "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab",
+    "testing": "Lab",
 }  # fmt: skip
 TOP_LEVEL = "Public"  # __init__, errors, model, ...
-LAB = ("evaluation",)
-MOST_LINES = 400
+LAB = ("evaluation", "testing")
+MOST_LINES = 300
+MOST_LINES_OF_THE_LABORATORY = 400
 
-# Which folders of ours a folder may import. errors.py is for everybody, and a folder for itself.
+# Which folders of ours a folder may import. errors.py and lazy.py are for everybody, and a folder for itself.
 MAY_IMPORT = {
     "privacy": set(),
     "data": {"privacy"},  # for what "closed" means
@@ -117,7 +119,7 @@ def test_imports_stay_within_the_rooms(path: Path) -> None:
     if here not in (*LAB, "cli"):  # the commands `demo`, `evaluate` and `bench` are the lab's
         assert not ours & set(LAB), f"{where(path)} imports the lab"
     if here in MAY_IMPORT:
-        assert ours - {here, "errors"} <= MAY_IMPORT[here], f"{where(path)} imports {sorted(ours)}"
+        assert ours - {here, "errors", "lazy"} <= MAY_IMPORT[here], f"{where(path)} imports {sorted(ours)}"
 
 
 @every_module
@@ -131,7 +133,7 @@ def test_the_product_does_not_know_its_laboratory(path: Path) -> None:
 @pytest.mark.parametrize("path", LABORATORY, ids=lambda path: path.name)
 def test_the_laboratory_says_so(path: Path) -> None:
     assert (ast.get_docstring(tree(path)) or "").startswith("Lab room: ")
-    assert len(path.read_text().splitlines()) <= MOST_LINES
+    assert len(path.read_text().splitlines()) <= MOST_LINES_OF_THE_LABORATORY
 
 
 def test_there_is_a_laboratory() -> None:
@@ -152,7 +154,7 @@ def test_private_containers_are_opened_by_few(path: Path) -> None:
         if isinstance(node, ast.Attribute) and node.attr in OPENERS:
             if where(path) == "privacy/sums.py" or (node.attr == "_units" and ast.unparse(node.value) != "unreleased"):
                 continue  # the closed class itself, or somebody's own function of that name
-            allowed = OPENERS[node.attr]
+            allowed = {*OPENERS[node.attr], "testing/"}  # which looks at the raw sums of users whom it made up
             assert any(where(path).startswith(place) for place in allowed), f"{where(path)}:{node.lineno} uses {node.attr}"
 
 
@@ -161,7 +163,7 @@ def test_one_line_opens_a_private_sum() -> None:
         (where(path), node.lineno)
         for path in MODULES
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute) and node.attr == "_open"
+        if isinstance(node, ast.Attribute) and node.attr == "_open" and folder(path) != "testing"
     ]
     assert [place for place, _ in lines] == ["privacy/billboard.py"], lines
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from estimators import CASES, Case, Row, as_row, base_rows
-from replay import _equal, record, replay
+from replay import record, replay, same
 from ways_in import COLUMNS, FILES, WAYS, WITH_IDS, Crowd, people, read, rows_of, table
 
 import lowkey as lk
@@ -78,7 +78,7 @@ def test_other_values_at_the_same_positions_change_no_key(way: str, tmp_path: Pa
     crowd = crowd_of(RATINGS)
     other = {**crowd, "user 09": (crowd["user 09"][0], np.full(len(crowd["user 09"][0]), 2.5, np.float32))}
     one, two = (Positions.of(read(way, RATINGS, c, tmp_path)).capped(3) for c in (crowd, other))
-    assert _equal(one, two)
+    assert same(one, two)
 
 
 def seen(estimator: Any, case: Case) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_every_method_on_neighbours_with_default_keys(case: Case, way: str, tmp_
         first, shown = known[adjacency]
         again = case.make(adjacency=adjacency)
         assert replay(first, again, case.domain, *rows_of(read(way, case.domain, other, tmp_path))) <= 1.0, name
-        assert _equal(seen(again, case), shown), name
+        assert same(seen(again, case), shown), name
 
 
 # --- a private catalogue -----------------------------------------------------------------------------------------

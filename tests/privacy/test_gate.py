@@ -18,10 +18,11 @@ from lowkey.errors import BudgetError, ClosedError, InputError, PlanError
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.mechanisms import Gaussian, Laplace, NoNoise, RandomizedResponse, SymmetricGaussian
+from lowkey.privacy.mechanisms import Gaussian, Laplace, NoNoise, SymmetricGaussian
 from lowkey.privacy.noise import NoiseSource, SeededNoise, log_ratio
 from lowkey.privacy.plan import Line, Plan, Request
 from lowkey.privacy.price import price
+from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
 from lowkey.privacy.unit import Unit
 

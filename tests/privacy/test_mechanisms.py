@@ -19,11 +19,11 @@ from lowkey.privacy.mechanisms import (
     Laplace,
     Mechanism,
     NoNoise,
-    RandomizedResponse,
     SymmetricGaussian,
     ThresholdedGaussian,
 )
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource, SeededNoise
+from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.repeat_and_select import RepeatAndSelect
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 

@@ -11,8 +11,9 @@ import pytest
 
 import lowkey
 from lowkey.errors import InputError, LowkeyError, PlanError
-from lowkey.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
+from lowkey.privacy.mechanisms import Gaussian, Laplace, Mechanism
 from lowkey.privacy.plan import Line, Plan
+from lowkey.privacy.randomized_response import RandomizedResponse
 
 PRICES = ("mu", "epsilon", "own_delta", "noise_std")
 

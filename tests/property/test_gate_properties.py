@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from lowkey.errors import BudgetError
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse, SymmetricGaussian
+from lowkey.privacy.mechanisms import Gaussian, Laplace, Mechanism, SymmetricGaussian
 from lowkey.privacy.plan import Line, Plan, Request, price
+from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.sums import Sensitivity
 
 epsilons = st.floats(0.01, 50.0)

@@ -40,7 +40,8 @@ KEYWORDS = (
 )
 
 
-def build_app() -> typer.Typer:
+def build_app(command: str | None = None) -> typer.Typer:
+    """The program; with the name of a command, only what that one needs is loaded."""
     app = typer.Typer(
         help="Turn a table of ratings into a recommender that may be published, with a privacy statement that anyone can "
         "check. Start with: lowkey demo",
@@ -50,6 +51,7 @@ def build_app() -> typer.Typer:
         rich_markup_mode="rich",
     )
 
+    # A callback also keeps a program of one command from swallowing its name.
     @app.callback(invoke_without_command=True)
     def options(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
         if version:
@@ -58,22 +60,22 @@ def build_app() -> typer.Typer:
             typer.echo(__version__)
             raise typer.Exit
 
-    for name, place in COMMANDS.items():
+    others = {entry.name: entry.value for entry in entry_points(group=MORE_COMMANDS)}
+    commands = {**COMMANDS, **{name: place for name, place in others.items() if name not in COMMANDS}}
+    for name, place in commands.items() if command not in commands else [(command, commands[command])]:
         module, _, function = place.partition(":")
-        command = getattr(import_module(module), function)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+        found = getattr(import_module(module), function)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
         else:
-            app.command(name)(command)
-    for more in entry_points(group=MORE_COMMANDS):
-        app.command(more.name)(more.load())
+            app.command(name)(found)
     return app
 
 
 def run(arguments: list[str]) -> int:
     """Run a command; returns its exit code."""
     try:
-        code = build_app()(arguments, standalone_mode=False, prog_name="lowkey")
+        code = build_app(arguments[0] if arguments else None)(arguments, standalone_mode=False, prog_name="lowkey")
         if code == INTERRUPTED:  # the parser swallows Ctrl-C and returns this
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0

@@ -49,7 +49,7 @@ def plan(
         refuse("--every", got=f"{every} for {span}", needed="1 to 100000 releases", try_="--every 7d --for 1y")
     screen = Screen(as_json=as_json)
     with screen.working("Starting"):
-        from lowkey.privacy.accounting import gaussian_epsilon, gaussian_mu
+        from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu
         from lowkey.privacy.plan import check_epsilon_delta
 
     chosen = o.delta_for(delta, expected_users) or 0.0

@@ -1,9 +1,18 @@
 """Vault room: people's rows, closed, and the public facts they are checked against."""
+# pyright: reportUnsupportedDunderAll=false
 
-from lowkey.data.domain import Domain, Scale
-from lowkey.data.ratings import Block, Ratings, as_ratings
-from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
-from lowkey.data.uncatalogued import UncataloguedRatings
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lowkey.lazy import names_of
+
+if TYPE_CHECKING:
+    from lowkey.data.accepted import as_ratings
+    from lowkey.data.domain import Domain, Scale
+    from lowkey.data.ratings import Block, Ratings
+    from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
+    from lowkey.data.uncatalogued import UncataloguedRatings
 
 __all__ = [
     "Block",
@@ -17,3 +26,18 @@ __all__ = [
     "read_ratings",
     "read_uncatalogued",
 ]
+__getattr__ = names_of(
+    __name__,
+    {
+        "Domain": "domain",
+        "Scale": "domain",
+        "Block": "ratings",
+        "Ratings": "ratings",
+        "as_ratings": "accepted",
+        "from_frame": "readers",
+        "read_catalogue": "readers",
+        "read_ratings": "readers",
+        "read_uncatalogued": "readers",
+        "UncataloguedRatings": "uncatalogued",
+    },
+)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lowkey.data.ids import comparable, id_array, is_integer
+from lowkey.data.ids import comparable, id_array, int64_array, is_integer, numpy_array
 from lowkey.errors import refuse
 
 FEEDBACK_KINDS = ("ratings", "binary")
@@ -142,7 +142,7 @@ class Domain:
         """`positions` for the readers: of a clean Arrow array, and read-only, which saves a copy of a long column."""
         wanted, catalogue = comparable(ids, self._item_ids)
         found = pc.index_in(wanted, value_set=catalogue)
-        return (pc.fill_null(found, -1) if found.null_count else found).to_numpy(zero_copy_only=False)
+        return numpy_array(pc.fill_null(found, -1) if found.null_count else found)
 
     def ids(self, positions: npt.ArrayLike) -> npt.NDArray[Any]:
         """The caller's ids at these catalogue positions, as a NumPy array (of str objects for text ids)."""
@@ -154,8 +154,7 @@ class Domain:
                 needed=f"0..{self.n_items - 1}",
                 try_="positions that positions(ids) returned, without the -1",
             )
-        flat = self._item_ids.take(pa.array(where.ravel().astype(np.int64))).to_numpy(zero_copy_only=False)
-        return flat.reshape(where.shape)
+        return numpy_array(self._item_ids.take(int64_array(where.ravel()))).reshape(where.shape)
 
     def to_json(self) -> dict[str, Any]:
         """The facts without the ids (those have a file of their own), ready for JSON."""
@@ -212,7 +211,7 @@ def _is_count(items: Any) -> bool:
 def _positions_as_ids(count: int) -> pa.Array:
     if not 1 <= count <= MOST_ITEMS:
         refuse("items", got=f"a count of {count}", needed=f"1 to {MOST_ITEMS} items", try_="the width of your matrix")
-    return pa.array(np.arange(count, dtype=np.int64))
+    return int64_array(np.arange(count))
 
 
 def _checked_catalogue(items: Any) -> pa.Array:

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from lowkey.errors import InputError, refuse, without_values
 
 PLAIN_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"  # as an integer is written, and fits in 64 bits
+A_FEW = 10_000  # ids, of a history or an answer
 LONG_NUMBER = re.compile(r"-?[1-9][0-9]{18,19}", re.ASCII)  # as an integer is written, and may fit
 
 
@@ -69,7 +70,7 @@ def id_array(ids: Any, what: str) -> pa.Array:
         return array
     # Arrow has no look-up and no selection for string views yet; polars hands them out.
     tidy = tidy_text(array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array, what)
-    if pc.any(pc.equal(tidy, "")).as_py():
+    if pc.min(pc.binary_length(tidy)).as_py() == 0:
         refuse_missing(what)
     return tidy
 
@@ -146,9 +147,37 @@ def splitmix64(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
+def int64_array(numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """As pa.array makes it; but that imports pandas where there is one, and a single answer would wait for it."""
+    flat = np.ascontiguousarray(numbers, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(flat), [None, pa.py_buffer(flat)])
+
+
+def numpy_array(array: pa.Array) -> npt.NDArray[Any]:
+    """As its to_numpy makes it, without pandas, like ``int64_array``, where it is of integers or short."""
+    if is_integer(array.type) and not array.null_count and len(array):
+        return np.from_dlpack(array)
+    if is_text(array.type) and len(array) <= A_FEW:
+        texts = np.empty(len(array), object)
+        texts[:] = array.to_pylist()
+        return texts
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _few_texts(texts: list[str]) -> pa.Array:
+    """A history's ids: as pa.array makes them, without pandas, like ``int64_array``."""
+    encoded = [text.encode() for text in texts]
+    offsets = np.concatenate([[0], np.cumsum([len(text) for text in encoded])])
+    if offsets[-1] >= 2**31:
+        return pa.array(texts)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(encoded)))
+
+
 def _to_arrow(ids: Any) -> pa.Array:
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
         array = ids
+    elif isinstance(ids, list) and 0 < len(ids) <= A_FEW and set(map(type, ids)) == {str}:
+        array = _few_texts(ids)
     elif hasattr(ids, "__arrow_c_stream__"):  # polars, pandas, pyarrow and most tables' columns
         array = pa.chunked_array(ids)
     else:

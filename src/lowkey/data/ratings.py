@@ -22,7 +22,7 @@ from lowkey.data.rows import Block, HeldRows, Rows
 from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
 
-__all__ = ["Block", "Ratings", "as_ratings"]
+__all__ = ["Block", "Ratings"]
 
 
 class Ratings(Closed):
@@ -109,53 +109,6 @@ class Ratings(Closed):
     def _open_keys(self) -> npt.NDArray[np.uint64]:
         """The users' keys, in the order of the rows of `_open_csr`. For vault and lab only."""
         return self._rows.whole().keys
-
-
-def as_ratings(
-    X: Any,
-    domain: Domain | None = None,
-    *,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    duplicates: str = "error",
-) -> Ratings:
-    """What `fit` accepts, as `Ratings`: a `Ratings`, a SciPy CSR matrix, or a frame with its columns named."""
-    if isinstance(X, Ratings):
-        if domain is not None and domain != X.domain:
-            refuse(
-                "domain",
-                got="another domain than the ratings were checked against",
-                needed="the same domain",
-                try_="leaving domain out",
-            )
-        return X
-    if domain is None:
-        refuse(
-            "domain",
-            got="none",
-            needed="the public facts: items, and the rating range or feedback='binary'",
-            try_="domain=lk.Domain(items=catalogue, rating_range=(0.5, 5.0))",
-        )
-    if scipy.sparse.issparse(X):
-        return Ratings.from_csr(X, domain, duplicates=duplicates)
-    if isinstance(X, (np.ndarray, list, tuple)):
-        refuse(
-            "X",
-            got="a dense array, where a zero may be a rating or a gap",
-            needed="observed entries only",
-            try_="scipy.sparse.csr_array, rows users and columns items",
-        )
-    if user is None or item is None:
-        refuse(
-            "X",
-            got="a table whose columns are not named",
-            needed="Ratings, a scipy.sparse.csr_array, or a table with named columns",
-            try_="fit(lk.from_frame(frame, domain, user=..., item=..., rating=...))",
-        )
-    from lowkey.data.readers import from_frame  # readers stand on this module
-
-    return from_frame(X, domain, user=user, item=item, rating=rating, duplicates=duplicates)
 
 
 def _check_shape(csr: Any, domain: Domain) -> None:

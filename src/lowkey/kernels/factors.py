@@ -5,9 +5,9 @@
 | y | rating less center and item bias | |
 | s | own ridge solution on the rows (1, v_j) of the rated items: an offset, then the user's factor u | |
 | e | what u, solved without item j, leaves of y_j | leave-one-out residual |
-| b | how much of a row an item's bias takes: public | ``public["bias_scales"]`` |
+| b | how much of a row an item's bias takes: public | ``bias_scales`` |
 | p | (b_j, u without item j): what item j's bias, in units of b_j, and factor are regressed on | |
-| w | public item weights on the rated items, scaled to norm 1 | ``public["item_weights"]`` |
+| w | public item weights on the rated items, scaled to norm 1 | ``item_weights`` |
 
 Leaving item j out of the user's own side keeps the noise of y_j from standing on both sides of the regression. It takes
 no second solve: with A the user's ridge matrix and h = a . A^-1 a for a = (1, v_j), e = (y_j - a . s)/(1 - h) and the
@@ -38,13 +38,11 @@ from lowkey.linalg.packed import pack
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
-UPDATE_BITS = 30
-MOMENT_BITS = 20  # of a coordinate; a product has twice as many, and int64 holds the sum over 2^23 users
+UPDATE_BITS, MOMENT_BITS = 30, 20  # of a coordinate; products have twice as many, and int64 holds the sum over 2^23 users
 EXACT_USERS = 1 << 13  # of whom float64 holds the sum of products of 2 * MOMENT_BITS bits exactly
 SLICE = 64  # users dealt to a thread at a time
 EXTRA = 4  # coordinates of the second moments beside the factor: 1, the residual, the activity and the offset's excess
-ACTIVITY = 2.0  # scale of the third, so that it is of order one for most users
-EXCESS = 0.5  # scale of the last
+ACTIVITY, EXCESS = 2.0, 0.5  # scales of the third and the last, so that they are of order one for most users
 LARGEST_EXCESS = 8.0  # beyond which it is cut
 TAME = 300.0  # |a|^2/ridge up to which a user's solve is well posed in float32
 

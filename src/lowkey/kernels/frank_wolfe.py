@@ -32,8 +32,7 @@ from lowkey.kernels.user_solve import ridge_rows
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
-BITS = 19  # of a residual; its products take 38, and 2^25 users fill an int64
-PRODUCT_BITS = 26
+BITS, PRODUCT_BITS = 19, 26  # of a residual; its products take 38, and 2^25 users fill an int64
 
 
 class Walk(NamedTuple):

@@ -9,7 +9,7 @@
 z has an entry for every item of the head, but it is a sparse vector less a multiple c of one public vector. c is taken
 from a fixed ladder, from below, so users on the same rung share the dense part, q = c pi in whole grid units; then
 z z^T = s s^T - s q^T - q s^T + q q^T sums exactly from the sparse s, one row per rung, and the rungs' head counts.
-Paper: ours (docs/moments.md).
+Paper: ours (docs/lists.md).
 """
 
 # Bodies compiled by numba are untyped for the checker:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from sklearn.base import BaseEstimator
 
+from lowkey.data.accepted import as_ratings
 from lowkey.data.domain import Domain
-from lowkey.data.ratings import Ratings, as_ratings
+from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import AbsentError, InputError
@@ -19,8 +20,8 @@ from lowkey.methods.constraints import Constraint, check
 from lowkey.methods.curator import Curator
 from lowkey.methods.progress import Step, watched
 from lowkey.model import Model, ModelMethods
-from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
 from lowkey.privacy.unit import Unit
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import InputError, refuse
 from lowkey.kernels.catalogue import count_holders, holders_statistic
-from lowkey.privacy.accounting import gaussian_epsilon, gaussian_mu, selection_threshold
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu, selection_threshold
 from lowkey.privacy.mechanisms import ThresholdedGaussian
 from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.plan import Line, Plan, check_epsilon_delta

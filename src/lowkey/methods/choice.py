@@ -6,7 +6,7 @@ import math
 
 from lowkey.data.domain import Domain
 from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_FACTORS, CROWD_FOR_MOMENTS
-from lowkey.privacy.accounting import gaussian_mu
+from lowkey.privacy.gaussian import gaussian_mu
 
 GOALS = ("lists", "ratings")
 

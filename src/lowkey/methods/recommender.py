@@ -19,6 +19,15 @@ class DPRecommender(Recommender):
     Which method that is follows from public facts alone (``methods.choice.default_method``); ``method_`` is the fitted
     estimator of it.
 
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    goal : {"lists", "ratings"}
+        What to be good at.
+
     Examples
     --------
     >>> model = lk.DPRecommender(epsilon=1.0, delta=1e-6).fit(ratings)  # doctest: +SKIP

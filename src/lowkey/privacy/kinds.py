@@ -10,10 +10,10 @@ from lowkey.privacy.mechanisms import (
     Laplace,
     Mechanism,
     NoNoise,
-    RandomizedResponse,
     SymmetricGaussian,
     ThresholdedGaussian,
 )
+from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.repeat_and_select import RepeatAndSelect
 
 KINDS: dict[str, type[Mechanism]] = {

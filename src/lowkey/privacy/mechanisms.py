@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.errors import refuse
-from lowkey.privacy.accounting import selection_delta
+from lowkey.privacy.gaussian import selection_delta
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource
 from lowkey.privacy.sums import Adjacency, Sensitivity, Statistic
 
@@ -73,7 +73,7 @@ class Additive(Mechanism):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _check_positive("noise_multiplier", self.noise_multiplier)
+        check_positive("noise_multiplier", self.noise_multiplier)
 
     @property
     def own_delta(self) -> float:
@@ -167,54 +167,6 @@ class Laplace(Additive):
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(Mechanism):
-    """Each sign is flipped with probability 1 / (1 + e^per_sign_epsilon). One person changes ``signs`` signs at most."""
-
-    per_sign_epsilon: float
-    signs: int = 1
-    kind: ClassVar[str] = "randomized-response"
-
-    def __post_init__(self) -> None:
-        _check_positive("per_sign_epsilon", self.per_sign_epsilon)
-        _check_positive("signs", self.signs)
-
-    @property
-    def mu(self) -> float:
-        return 0.0
-
-    @property
-    def own_delta(self) -> float:
-        return 0.0
-
-    def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> None:
-        return None
-
-    @property
-    def width(self) -> str:
-        return "flips"
-
-    @property
-    def in_words(self) -> str:
-        return f"answers flipped, epsilon {self.per_sign_epsilon:.6g} each"
-
-    @property
-    def epsilon(self) -> float:
-        return self.signs * self.per_sign_epsilon
-
-    @property
-    def flip_probability(self) -> float:
-        return 1.0 / (1.0 + math.exp(self.per_sign_epsilon))
-
-    def apply(
-        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
-    ) -> NDArray[np.float64]:
-        if not np.isin(units, (-1, 1)).all():
-            raise TypeError(f"{statistic.name}: randomized response takes signs only")
-        flips = noise.flips(self.flip_probability, units.size).reshape(units.shape)
-        return np.where(flips, -units, units).astype(np.float64)
-
-
-@dataclass(frozen=True)
 class ThresholdedGaussian(Gaussian):
     """Noisy counts of keys that are themselves private: only those above ``threshold`` appear, the others are NaN.
 
@@ -281,7 +233,7 @@ class NoNoise(Mechanism):
         return units.astype(np.float64) * statistic.grid.step
 
 
-def _check_positive(name: str, value: float) -> None:
+def check_positive(name: str, value: float) -> None:
     if not 0.0 < value < math.inf:
         refuse(name, got=repr(value), needed="a finite number above 0: it is the price", try_=f"{name}=1")
 

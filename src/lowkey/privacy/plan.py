@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowkey.errors import PlanError, refuse
-from lowkey.privacy.accounting import gaussian_mu
+from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.kinds import mechanism_from_json
 from lowkey.privacy.mechanisms import Gaussian, Mechanism, NoNoise

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from scipy.special import ndtr, ndtri  # pyright: ignore[reportMissingTypeStubs]
 
 from lowkey.errors import PlanError
-from lowkey.privacy.accounting import composed_epsilon, total_mu
+from lowkey.privacy.gaussian import gaussian_epsilon, total_mu
 from lowkey.privacy.noise import log_ratio
 
 if TYPE_CHECKING:
@@ -110,7 +110,16 @@ def price(lines: Iterable[Line], delta: float) -> Price:
             try_="raise delta or select with a smaller share of it",
         )
     pure = [epsilon for line in lines for _ in range(line.times) if (epsilon := line.mechanism.epsilon) > 0.0]
-    return Price(composed_epsilon(mu, pure, left) + 2.0 * slack, delta, mu, not pure, own_delta, slack)
+    return Price(_epsilon(mu, pure, left) + 2.0 * slack, delta, mu, not pure, own_delta, slack)
+
+
+def _epsilon(mu: float, pure: list[float], delta: float) -> float:
+    """Of Gaussian posts and of pure ones; whoever reads a release of Gaussian posts need not wait for dp_accounting."""
+    if not pure:
+        return gaussian_epsilon(mu, delta)
+    from lowkey.privacy.accounting import composed_epsilon
+
+    return composed_epsilon(mu, pure, delta)
 
 
 def percent(share: float) -> str:

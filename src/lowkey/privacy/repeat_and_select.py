@@ -16,8 +16,6 @@ from functools import lru_cache
 from typing import ClassVar, NoReturn
 
 import numpy as np
-from dp_accounting import dp_event  # pyright: ignore[reportMissingTypeStubs]
-from dp_accounting.rdp import RdpAccountant  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
 from lowkey.errors import refuse
@@ -33,6 +31,10 @@ ASIDE = 1e-3
 @lru_cache(maxsize=1 << 10)
 def selection_epsilon(mu: float, delta: float, mean: float) -> float:
     """Epsilon, at ``delta``, of the best of a random number of mu-GDP candidates (logarithmic law with this mean)."""
+    # Here, as every ledger knows this mechanism and hardly any has it: reading one need not wait for dp_accounting.
+    from dp_accounting import dp_event  # pyright: ignore[reportMissingTypeStubs]
+    from dp_accounting.rdp import RdpAccountant  # pyright: ignore[reportMissingTypeStubs]
+
     accountant = RdpAccountant(list(1.0 + np.geomspace(0.1, 1e5, 300)))
     accountant.compose(dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(1.0 / mu), mean, 0.0))
     return float(accountant.get_epsilon(delta))

@@ -9,13 +9,12 @@ import shutil
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from lowkey.errors import InputError, VerifyError
-from lowkey.model import Model
 from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
     CARD,
@@ -34,6 +33,9 @@ from lowkey.release.folder import (
 )
 from lowkey.release.tensors import describe, write_arrays
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
+
+if TYPE_CHECKING:
+    from lowkey.model import Model  # which stands on this module
 
 SOFTWARE = ("lowkey", "numpy", "scipy", "numba", "dp-accounting", "randomgen", "safetensors", "pyarrow")
 

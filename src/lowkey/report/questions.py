@@ -18,8 +18,13 @@ CURATOR = "To be answered by the curator: the software cannot know it."
 
 def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> tuple[Question, ...]:
     """The questions of NIST SP 800-226, from the top of its pyramid to the bottom."""
+    asked = (*_about_the_promise(guarantee, mechanisms), *_about_the_setting(guarantee))
+    return tuple(Question(topic=topic, question=question, answer=answer) for topic, question, answer in asked)
+
+
+def _about_the_promise(guarantee: Guarantee, mechanisms: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
     unit = guarantee.unit
-    asked = (
+    return (
         (
             "Privacy parameters",
             "Which epsilon and delta, and is there a total over time?",
@@ -49,6 +54,11 @@ def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[st
             "Items with few ratings are drowned by the noise first, so people with rare tastes gain least. Quality was not "
             "measured on the private data: such a measurement would be a release of its own.",
         ),
+    )
+
+
+def _about_the_setting(guarantee: Guarantee) -> tuple[tuple[str, str, str], ...]:
+    return (
         (
             "Correctness",
             "How is the implementation checked?",
@@ -80,7 +90,6 @@ def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[st
             "; ".join(guarantee.public) + ".",
         ),
     )
-    return tuple(Question(topic=topic, question=question, answer=answer) for topic, question, answer in asked)
 
 
 def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> dict[str, str]:

@@ -12,9 +12,10 @@ from scipy.stats import norm
 
 import lowkey as lk
 from lowkey.data.synthetic import taste
-from lowkey.privacy.mechanisms import Gaussian, RandomizedResponse, ThresholdedGaussian
+from lowkey.privacy.mechanisms import Gaussian, ThresholdedGaussian
 from lowkey.privacy.plan import Line
 from lowkey.privacy.price import Price, at_most, percent, price
+from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.release.writing import facts_of
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
 

@@ -52,6 +52,32 @@ class DPALS(Recommender):
     (left out, those for ratings follow the posts). For binary feedback ``head`` is the share of the catalogue, by posted
     count, that gets factors. ``start="spectral"``, the default for binary feedback, spends a part of the budget on a
     private start. All other numbers of a fit are in ``resolve(domain)``.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    rank, n_iter : int, optional
+        Factors and rounds.
+    reg, user_reg : float, optional
+        Ridges of the items' and of the users' solves.
+    max_ratings : int, optional
+        How many of a user's ratings count, the rarest items first.
+    residual_bound : float, optional
+        On a user's weighted root mean square residual, in stars.
+    head : float, optional
+        Binary feedback: the share of the catalogue that gets factors.
+    start : {"random", "spectral"}, optional
+        Where the item factors begin.
+    init_seed : int
+        Of the public random start; the noise has no seed.
+
+    Examples
+    --------
+    >>> model = lk.DPALS(epsilon=1.0, delta=1e-6, rank=32, max_ratings=50).fit(ratings)  # doctest: +SKIP
+    >>> print(model.guarantee_)  # doctest: +SKIP
     """
 
     constraints = {

@@ -35,6 +35,24 @@ class DPBias(Recommender):
 
     ``n_iter`` posts of item means, the later ones around what the earlier ones found. ``residual_bound`` bounds the root
     mean square of one user's residuals and ``offset_reg`` damps offsets; by default both follow from the posted spread.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    n_iter : int
+        How many posts share the budget.
+    residual_bound : float, optional
+        On the root mean square of one user's residuals, in stars.
+    offset_reg : float
+        Ridge of a user's own offset; by default it follows from the posted spread.
+
+    Examples
+    --------
+    >>> model = lk.DPBias(epsilon=1.0, delta=1e-6).fit(ratings)  # doctest: +SKIP
+    >>> model.predict({"film 7": 4.5}, ["film 9"])  # doctest: +SKIP
     """
 
     constraints = {"n_iter": whole(), "residual_bound": positive(), "offset_reg": not_negative()}

@@ -49,6 +49,24 @@ class DPFactors(Recommender):
     more than they bring, everything goes into the item effects. ``start`` is "random", or "spectral" or "moments", which
     spend a part of the budget on a private start: by default for a small catalogue. All other numbers are in
     ``resolve(domain)``.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    rank, n_iter : int, optional
+        Factors and rounds.
+    start : {"random", "spectral", "moments"}, optional
+        Where the item factors begin.
+    init_seed : int
+        Of the public random start; the noise has no seed.
+
+    Examples
+    --------
+    >>> model = lk.DPFactors(epsilon=1.0, delta=1e-6).fit(ratings)  # doctest: +SKIP
+    >>> model.item_factors_.shape  # doctest: +SKIP
     """
 
     constraints = {"rank": whole(), "n_iter": whole(), "start": word(*STARTS)}

@@ -55,6 +55,24 @@ class DPLists(Recommender):
     there is little to learn from pairs; and two numbers that say whether the weights foretell users left out. Scores are
     popularity plus what each item of a history adds; as noise grows they shrink into popularity. ``reg`` scales the
     ridge that follows from the posts.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    head : int, optional
+        How many items get personal weights.
+    liked : float, optional
+        The least rating that counts as taken; by default every rating does.
+    reg : float
+        Scales the ridge that follows from the posts.
+
+    Examples
+    --------
+    >>> model = lk.DPLists(epsilon=1.0, delta=1e-6, liked=4.0).fit(ratings)  # doctest: +SKIP
+    >>> ids, scores = model.recommend({"film 7": 4.5}, n=10)  # doctest: +SKIP
     """
 
     constraints = {"head": whole(), "liked": positive(), "reg": positive()}

@@ -57,6 +57,26 @@ class DPMoments(Recommender):
     fold-in. Binary feedback: EASE, or with ``rank`` its low-rank form. ``head`` is how many items get second moments
     (default: those whose posted count stands clear of its noise); the others get their mean. ``refit`` and ``tune``
     work on the posted moments and cost nothing. Defaults depend on public facts and posted numbers only.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    rank : int, optional
+        At most so many factors; for binary feedback, EASE in low rank.
+    head : int, optional
+        How many items get second moments.
+    reg : float
+        Scales the ridge that follows from the posts.
+    residual_bound : float, optional
+        On the norm of one user's scaled row, in stars.
+
+    Examples
+    --------
+    >>> model = lk.DPMoments(epsilon=1.0, delta=1e-6).fit(ratings)  # doctest: +SKIP
+    >>> model.refit(rank=40)  # another model on the same posts: free  # doctest: +SKIP
     """
 
     moments_: Moments

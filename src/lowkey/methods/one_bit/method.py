@@ -30,8 +30,8 @@ from lowkey.methods.constraints import check, positive, share, whole, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.one_bit.perturbations import PERTURBATIONS, NoPerturbation, Perturbation
 from lowkey.methods.one_bit.settings import OneBitSettings
-from lowkey.privacy.accounting import gaussian_epsilon, gaussian_mu
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
 from lowkey.privacy.unit import Unit
 

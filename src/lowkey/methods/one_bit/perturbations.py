@@ -19,8 +19,9 @@ from lowkey.linalg.lowrank import shrunk_values
 from lowkey.linalg.norms import Intersection, NuclearBall
 from lowkey.methods.curator import Curator
 from lowkey.methods.one_bit.settings import OneBitSettings
-from lowkey.privacy.mechanisms import NoNoise, RandomizedResponse
+from lowkey.privacy.mechanisms import NoNoise
 from lowkey.privacy.plan import Line
+from lowkey.privacy.randomized_response import RandomizedResponse
 
 Array = NDArray[np.float64]
 

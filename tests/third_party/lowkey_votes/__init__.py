@@ -1,0 +1,1 @@
+"""A method of another package: one kernel file, one method file, one entry point."""
