@@ -18,7 +18,7 @@ from typing import Any
 
 import typer
 
-from lowkey.errors import LedgerError, LowkeyError, VerifyError
+from lowkey.errors import LedgerError, LowkeyError, VerifyError, printable
 
 # By name, and loaded by name: some commands belong to the lab, which the public rooms never import.
 COMMANDS = {
@@ -131,7 +131,7 @@ def _unexpected(error: Exception) -> int:
 
 
 def _complain(text: str) -> None:
-    print(f"lowkey: {text}", file=sys.stderr)
+    print(f"lowkey: {printable(text)}", file=sys.stderr)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from lowkey.errors import LedgerError, refuse
 
 Record = dict[str, Any]
+MAX_LINE = 1 << 22  # bytes
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,13 @@ def verify_chain(text: bytes, previous: str, seq: int) -> list[Record]:
     """Parse lines and check that each is the successor of the one before it."""
     records: list[Record] = []
     for line in text.split(b"\n")[:-1]:
+        if len(line) > MAX_LINE:
+            raise broken(f"line {seq + 1} is longer than any that is written")
         try:
             record = json.loads(line)
             canonical = json.dumps(record, sort_keys=True).encode()
             good = record["seq"] == seq and record["prev"] == previous and record["hash"] == record_hash(record)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise broken(f"line {seq + 1} can't be read") from None
         if not good or canonical != line:
             raise broken(f"line {seq + 1} is not what was written")

@@ -17,7 +17,17 @@ from lowkey.data.ids import is_integer, is_text
 from lowkey.errors import LowkeyError
 from lowkey.model import Model
 from lowkey.privacy.ledger import Ledger
-from lowkey.release.folder import ITEMS, LEDGER, MODEL, broken, check_files, check_hash, existing_folder, read_manifest
+from lowkey.release.folder import (
+    ITEMS,
+    LEDGER,
+    MODEL,
+    broken,
+    check_files,
+    check_hash,
+    existing_folder,
+    is_printable,
+    read_manifest,
+)
 from lowkey.release.tensors import check_header, read_arrays
 from lowkey.serving.arrays import POSITIONS, wrong_settings, wrong_shapes, wrong_values
 from lowkey.serving.rules import RULES
@@ -112,10 +122,12 @@ def read_ledger(path: Path, manifest: dict[str, Any]) -> Ledger:
     ledger = Ledger.loads((path / LEDGER).read_bytes())
     if ledger.head != manifest["ledger_head"]:
         broken("a ledger that ends elsewhere than the manifest says", "the whole ledger")
+    if not is_printable(ledger.records):
+        broken("a ledger with characters that can't be printed", "plain text")
     try:
         ledger.guarantee()
     except LowkeyError:
         raise
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError):
         broken("a ledger whose entries can't be read", "plans and posts as lowkey writes them")
     return ledger
