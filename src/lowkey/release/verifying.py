@@ -39,8 +39,8 @@ from lowkey.report.build import accountants
 ACROSS_VERSIONS = ("method", "unit", "adjacency", "epsilon", "delta", "mu", "public", "curve", "ledger_head")
 PRIVATE_NAMES = ("user_ids", "n_users", "n_ratings", "noise_seed")
 UNPROVEN = (
-    "The curator's word, which no folder can prove: that the noise was drawn as the ledger says, that the model was made from "
-    "these posts alone, and that nothing else was published."
+    "The curator's word, which no folder can prove: that the noise was drawn as the ledger says, that the model was made "
+    "from these posts alone, and that nothing else was published."
 )
 WHOSE = "Nor does it prove who wrote it: compare the id {id} with the one that the curator published, or pass it as --id."
 
