@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,29 @@ def write_head(path: Path, record: Record) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def write_line(file: int, end: int, data: bytes, then: Callable[[], None]) -> None:
+    """At the end, on disk, and what follows from it done; or none of it."""
+    try:
+        os.ftruncate(file, end)  # a torn line of a crashed writer, if any
+        written = 0
+        while written < len(data):
+            written += os.pwrite(file, data[written:], end + written)
+        os.fsync(file)
+        then()
+    except OSError:  # not for an interrupt: if the head is written already, the line must stay
+        os.ftruncate(file, end)
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """The names of new files are on disk only when their folder is."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def verify_chain(text: bytes, previous: str, seq: int) -> list[Record]:
