@@ -7,7 +7,6 @@ rule and the catalogue alone; a letter that stands in several places of a rule h
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,7 +42,7 @@ ARRAYS: Mapping[str, tuple[Names, ...]] = {
 
 
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) <= LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST  # also false for nan
 
 
 def _not_negative(value: Any) -> bool:
