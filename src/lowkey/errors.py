@@ -102,6 +102,12 @@ def quotes_nobody(read: Callable[Arguments, Result]) -> Callable[Arguments, Resu
     return guarded
 
 
+def printable(text: str, keep: str = "") -> str:
+    """Text from a file or a folder, safe to print: what would move the cursor, clear the screen or turn the writing round
+    is spelled out. ``keep`` are characters to leave as they are."""
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
 def refuse(what: str, *, got: str, needed: str, try_: str) -> NoReturn:
     """Raise an `InputError`; shorter to read at the many places that check input."""
     raise InputError(what=what, got=got, needed=needed, try_=try_)

@@ -18,7 +18,7 @@ from typing import Any
 
 import typer
 
-from lowkey.errors import LedgerError, LowkeyError, VerifyError
+from lowkey.errors import LedgerError, LowkeyError, VerifyError, printable
 
 # By name, and loaded by name: some commands belong to the lab, which the public rooms never import.
 COMMANDS = {
@@ -133,10 +133,22 @@ def _unexpected(error: Exception) -> int:
 
 
 def _complain(text: str) -> None:
-    print(f"lowkey: {text}", file=sys.stderr)
+    print(f"lowkey: {printable(text)}", file=sys.stderr)
+
+
+# By default these end Python at once, and private rows would stay on disk until the next run. SIGKILL can't be caught:
+# what it leaves has mode 0700, and the next run in the same place removes it (data/scratch.py).
+TIDY = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF")
+
+
+def leave_tidily(number: int, _: Any) -> None:
+    for name in TIDY:  # whoever sends two must not interrupt the tidying
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def main() -> None:
-    # By default this signal ends Python at once, and private rows would stay on disk until the next run.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for name in TIDY:
+        if signal.getsignal(getattr(signal, name)) != signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(getattr(signal, name), leave_tidily)
     sys.exit(run(sys.argv[1:]))

@@ -63,6 +63,7 @@ def release(
     partitions: Annotated[
         int | None, typer.Option(help="Pieces the users are dealt to on Spark [default: its cores].", show_default=False)
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Release though delta is not below 1/expected users.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and its price, and stop before the data.")
     ] = False,
@@ -117,6 +118,13 @@ def release(
         anchor=anchor,
         cluster=Cluster(master, partitions) if engine == "spark" else None,
     )
+    if expected_users and order.delta * expected_users >= 1.0 and not force:
+        o.refuse(
+            "--delta",
+            got=f"{order.delta:g}, which allows a release of one user's whole row",
+            needed=f"less than 1/{expected_users}, one over the expected users; better a hundredth of it",
+            try_=f"--delta {0.01 / expected_users:.1g}, or --force",
+        )
     plans = order.plans()
     if out is not None:
         check_destination(out)
@@ -136,13 +144,17 @@ def release(
 
 
 def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen) -> None:
+    from lowkey.cli.rehearsal import rehearse
     from lowkey.cli.training import train
     from lowkey.privacy.price import at_most
     from lowkey.release.folder import read_manifest
+    from lowkey.release.keeping import write_or_keep
 
+    with screen.working("Rehearsing on made-up people"):
+        rehearse(order)
     model = train(order, plans, screen)
     with screen.working("Writing the release"):
-        folder = model.release(out)
+        folder = write_or_keep(model.model_, out, () if order.ledger is None else (order.ledger.absolute().parent,))
     guarantee = model.guarantee_
     identity = read_manifest(folder)["id"]
     screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")
@@ -193,8 +205,6 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
     if order.selection:
         screen.say("  * for 1,000 items; how many will be named is not known before. The noise is the same for any number.")
     screen.say(f"  together at most epsilon = {order.epsilon:g} at delta = {order.delta:g}")
-    if order.expected_users and order.delta * order.expected_users >= 1.0:
-        screen.say("  warning: delta is not below 1/users, so it allows a release of one user's whole row", "yellow")
 
 
 def _show_budget(order: Order, plans: list[Plan], screen: Screen) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from lowkey.errors import printable
 from lowkey.methods.progress import clock, time_left
 
 
@@ -26,12 +27,13 @@ class Screen:
     def say(self, text: str = "", style: str | None = None) -> None:
         """A line for people."""
         if not self.quiet and not self.as_json:
-            self.out.print(text, style=style)
+            self.out.print(printable(text, keep="\n"), style=style)
 
     def result(self, fields: dict[str, Any]) -> None:
         """The outcome for programs."""
         if self.as_json:
-            self.out.print(json.dumps(fields, ensure_ascii=False), soft_wrap=True)
+            text = json.dumps(fields, ensure_ascii=False)
+            self.out.print("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text), soft_wrap=True)
 
     def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
         if self.quiet or self.as_json:
@@ -40,7 +42,7 @@ class Screen:
         for i, column in enumerate(columns):
             table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(printable, row))
         self.out.print(table)
 
     @contextmanager

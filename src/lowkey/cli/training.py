@@ -148,7 +148,7 @@ def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
         rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain(), report)
     with _posting(order, plans, screen) as billboard:
         if order.selection:
-            ids = order.selection.select(rows, billboard)
+            ids = order.selection.select(rows, billboard, plans[-1].lines)
             rows = rows.with_items(ids, expected_users=order.expected_users)
         return order.fit(rows, billboard)
 

@@ -28,7 +28,8 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.kernels.user_solve import ridge_rows
+from lowkey.kernels.threads import over_rows
+from lowkey.kernels.user_solve import ridge_of_each
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
@@ -184,19 +185,27 @@ def local_rows(
     regression (fully corrective Frank-Wolfe, Jaggi 2013 Algorithm 4, with a penalty for the constraint); without, the
     user repeats the steps one by one.
     """
+    return over_rows(_rows_of_each, offsets, items, targets, row_norm, walk)
+
+
+def _rows_of_each(offsets, items, targets, row_norm, walk):
     if walk.ridge is None:
         return _replay(offsets, items, targets, row_norm, walk.directions, walk.gains, walk.decays)
     design = np.ascontiguousarray(walk.directions.T)
-    coefficients = ridge_rows(offsets, items, targets, design, np.diag(walk.ridge))
+    coefficients = ridge_of_each(offsets, items, targets, design, np.diag(walk.ridge))
     return coefficients, _predictions(offsets, items, design, coefficients)
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
 def centered_rows(offsets, items, values, center, offset_reg, row_norm):
     """The users' centred rows, of norm at most ``row_norm``; and per user the offset and the factor that shrank the row."""
+    return over_rows(_centered_of_each, offsets, items, values, center, offset_reg, row_norm)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _centered_of_each(offsets, items, values, center, offset_reg, row_norm):
     n_users = len(offsets) - 1
     targets, own = np.empty(len(items)), np.zeros((n_users, 2))
-    for u in prange(n_users):
+    for u in range(n_users):
         lo, hi = offsets[u], offsets[u + 1]
         own[u, 1] = 1.0
         if hi > lo:
@@ -216,12 +225,12 @@ def centered_rows(offsets, items, values, center, offset_reg, row_norm):
     return targets, own
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _replay(offsets, items, targets, row_norm, directions, gains, decays):
     """Walk every user through all rounds: Y <- decay Y - gain (A . v) v, then Y onto the ball of ``row_norm``."""
     n_users, rounds = len(offsets) - 1, len(gains)
     coefficients, predictions = np.zeros((n_users, rounds)), np.zeros(len(items))
-    for u in prange(n_users):
+    for u in range(n_users):
         lo, hi = offsets[u], offsets[u + 1]
         for t in range(rounds):
             direction = directions[t]
@@ -243,10 +252,10 @@ def _replay(offsets, items, targets, row_norm, directions, gains, decays):
     return coefficients, predictions
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
+@njit(cache=True, error_model="numpy", nogil=True)
 def _predictions(offsets, items, design, coefficients):
     predictions = np.empty(len(items))
-    for u in prange(len(offsets) - 1):
+    for u in range(len(offsets) - 1):
         for p in range(offsets[u], offsets[u + 1]):
             total = 0.0
             for t in range(design.shape[1]):

@@ -12,7 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from lowkey.kernels.threads import over_rows
 
 
 @njit(cache=True, nogil=True)
@@ -25,8 +27,13 @@ def _slope(x, probit):
     return -x / (1.0 - 1.0 / (x * x) * (1.0 - 3.0 / (x * x) * (1.0 - 5.0 / (x * x))))
 
 
-@njit(cache=True, parallel=True)
 def sign_rows(offsets, items, signs, factors, ridge, curvature, probit, steps):
+    """All users' solutions, in threads where they are many."""
+    return over_rows(_signs_of_each, offsets, items, signs, factors, ridge, curvature, probit, steps)
+
+
+@njit(cache=True, nogil=True)
+def _signs_of_each(offsets, items, signs, factors, ridge, curvature, probit, steps):
     """Row u: argmin over x of minus the log-likelihood of u's signs, plus ridge/2 |x|^2, after ``steps`` steps.
 
     A row depends on its own entries only, to the last bit: not on its neighbours, nor on the number of threads.
@@ -35,7 +42,7 @@ def sign_rows(offsets, items, signs, factors, ridge, curvature, probit, steps):
     solutions = np.zeros((n_users, rank))
     if rank == 0:
         return solutions
-    for u in prange(n_users):
+    for u in range(n_users):
         if offsets[u + 1] > offsets[u]:
             gram = np.zeros((rank, rank))
             for a in range(rank):

@@ -6,11 +6,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from lowkey.kernels.threads import over_rows
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
 def ridge_rows(offsets, items, targets, design, penalty):
+    """All users' solutions, in threads where they are many."""
+    return over_rows(ridge_of_each, offsets, items, targets, design, penalty)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def ridge_of_each(offsets, items, targets, design, penalty):
     """Row u: argmin over x of the sum over u's entries of (target - design[item] . x)^2, plus x^T penalty x.
 
     A row depends on its own entries only, to the last bit: not on its neighbours, nor on the number of threads.
@@ -19,7 +26,7 @@ def ridge_rows(offsets, items, targets, design, penalty):
     solutions = np.zeros((n_users, rank))
     if rank == 0:
         return solutions
-    for u in prange(n_users):
+    for u in range(n_users):
         if offsets[u + 1] > offsets[u]:
             gram = penalty.copy()
             for p in range(offsets[u], offsets[u + 1]):

@@ -82,10 +82,13 @@ class PrivateCatalogue:
         delta = self.delta * (1.0 - self.delta_share)
         return gaussian_epsilon(self._mu() * math.sqrt(1.0 - self.share), delta), delta
 
-    def select(self, rows: UncataloguedRatings, billboard: Billboard) -> NDArray[Any]:
-        """The ids that may be named, sorted. Post it, then fit on ``rows.with_items(ids)`` with the same billboard."""
+    def select(self, rows: UncataloguedRatings, billboard: Billboard, then: tuple[Line, ...] = ()) -> NDArray[Any]:
+        """The ids that may be named, sorted. Post it, then fit on ``rows.with_items(ids)`` with the same billboard.
+
+        ``then`` are the lines of that fit, as far as they are known: their price is held until it begins.
+        """
         plan = self.plan()
-        billboard.begin(plan)
+        billboard.begin(plan, then)
         ids = np.asarray(billboard.post(count_holders(rows, self._statistic())).keys)
         if len(ids) == 0:
             raise InputError(

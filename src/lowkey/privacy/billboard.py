@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lowkey.errors import PlanError
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.locks import Hold
 from lowkey.privacy.noise import NoiseSource
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHistogram
@@ -31,20 +32,35 @@ class Billboard:
         self.plan: Plan | None = None
         self.on_post: Callable[[str], Any] | None = None  # told the name of each post when it is made: public
         self._left: dict[str, int] = {}
+        self._hold: Hold | None = None
         self._one_at_a_time = threading.Lock()
 
-    def begin(self, plan: Plan) -> None:
-        """Announce a fit: from here on exactly the posts of this plan are possible."""
-        self.ledger.add_plan(plan)
+    def begin(self, plan: Plan, then: tuple[Line, ...] = ()) -> None:
+        """Announce a fit: from here on exactly the posts of this plan are possible, and held for it while this lives.
+
+        ``then`` are lines of a plan that will follow, on the same billboard: held too, so that it will fit.
+        """
+        self._hold = self.ledger.add_plan(plan, then, instead=self._hold)
         self.plan = plan
         self._left = {line.name: line.times for line in plan.lines}
+
+    def end(self) -> None:
+        """Give back what was announced and not posted."""
+        if self._hold is not None:
+            self._hold.end()
+        self._hold = None
 
     def post(self, unreleased: Unreleased) -> Any:
         """In order: planned? within budget? reserve on disk; open; noise; commit. Returns a read-only public array."""
         statistic = unreleased.statistic
         with self._one_at_a_time:  # two threads must not both find the last post of a line still unused
             line = self._planned(statistic)
-            reservation = self.ledger.reserve(line, self._describe(line, statistic), noise_is_private=self.noise.private)
+            reservation = self.ledger.reserve(
+                line,
+                self._describe(line, statistic),
+                noise_is_private=self.noise.private,
+                plan=None if self._hold is None else self._hold.seq,
+            )
             self._left[line.name] -= 1
         posted = self._release(unreleased, line)
         self.ledger.commit(reservation, _sha256(posted))

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from lowkey.errors import LedgerError, refuse
 
 Record = dict[str, Any]
+MAX_LINE = 1 << 22  # bytes
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,40 @@ def write_head(path: Path, record: Record) -> None:
     os.replace(temporary, path)
 
 
+def write_line(file: int, end: int, data: bytes, then: Callable[[], None]) -> None:
+    """At the end, on disk, and what follows from it done; or none of it."""
+    try:
+        os.ftruncate(file, end)  # a torn line of a crashed writer, if any
+        written = 0
+        while written < len(data):
+            written += os.pwrite(file, data[written:], end + written)
+        os.fsync(file)
+        then()
+    except OSError:  # not for an interrupt: if the head is written already, the line must stay
+        os.ftruncate(file, end)
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """The names of new files are on disk only when their folder is."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def verify_chain(text: bytes, previous: str, seq: int) -> list[Record]:
     """Parse lines and check that each is the successor of the one before it."""
     records: list[Record] = []
     for line in text.split(b"\n")[:-1]:
+        if len(line) > MAX_LINE:
+            raise broken(f"line {seq + 1} is longer than any that is written")
         try:
             record = json.loads(line)
             canonical = json.dumps(record, sort_keys=True).encode()
             good = record["seq"] == seq and record["prev"] == previous and record["hash"] == record_hash(record)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise broken(f"line {seq + 1} can't be read") from None
         if not good or canonical != line:
             raise broken(f"line {seq + 1} is not what was written")

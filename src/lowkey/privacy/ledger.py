@@ -1,30 +1,35 @@
 """Gate room: the append-only, hash-chained record of what was posted, with what noise; it recomputes the guarantee.
 
 One JSON object a line: ``open``, then for every fit a ``plan``, and for every post a ``reserve`` (on disk before the
-noise is drawn) and a ``commit`` (after). Every line carries the hash of the line before it; a side file ``.head``
-remembers the last line that was written in full. So a changed byte and a cut-off end are both seen, and a line that a
-crash left half-written, whose post therefore never happened, is dropped. A reservation counts as spent, committed or not.
+noise is drawn) and a ``commit`` (after). A plan is announced only if all of it fits beside what others have announced and
+still hold: of two that race for the last of a budget, the first gets it and the second spends nothing. Every line carries
+the hash of the line before it; a side file ``.head`` remembers the last line that was written in full. So a changed byte
+and a cut-off end are both seen, and a line that a crash left half-written, whose post therefore never happened, is
+dropped. A reservation counts as spent, committed or not.
 
 An old copy of ledger and ``.head`` together is a whole ledger, and whoever restores it gets the budget back. Only what was
-written down elsewhere can tell: ``expect_head``, or an ``anchor`` file outside the ledger's folder (anchor.py).
+written down elsewhere can tell: ``expect_head``, or an ``anchor`` file outside the ledger's folder (anchor.py). The
+``open`` line has an id of its own, so that no two ledgers share a head.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
+import uuid
+import weakref
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lowkey.errors import BudgetError, InputError, LedgerError
 from lowkey.privacy.anchor import Anchor
-from lowkey.privacy.chain import Head, Record, broken, record_hash, verify_chain, write_head
+from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
 from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.locks import Hold, is_held, one_writer
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import Price, price
 
@@ -51,17 +56,23 @@ class Ledger:
         expect_head: str | None = None,
         anchor: str | Path | None = None,
     ) -> None:
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else Path(path).resolve()  # a link and what it points to are one ledger
         self.records: list[Record] = []
         self._end = 0  # bytes of the file that are verified
+        self._file = -1  # while it is locked
+        self._holds: weakref.WeakValueDictionary[int, Hold] = weakref.WeakValueDictionary()
         self._threads = threading.RLock()
         self._anchor = None if anchor is None else Anchor(Path(anchor), self.path)
+        expected = None if expect_head is None else Head.parse(expect_head)
+        if self.path is not None and not self.path.exists():  # what others know of it is asked before it is made
+            self._check_known(expected)
         with self._locked():
             self._catch_up()
-            if expect_head is not None:
-                Head.parse(expect_head).check(self.records)
+            self._check_known(expected)
             if not self.records:
-                self._append({"kind": "open", "format": FORMAT, "total": list(total) if total else None})
+                self._append({"kind": "open", "format": FORMAT, "id": uuid.uuid4().hex, "total": _pair(total)})
+            elif total is not None and self.total is None:
+                self._limit(total)
             elif total is not None and self.total != tuple(total):
                 raise InputError(
                     what=f"the ledger {self.path} has another total",
@@ -70,10 +81,27 @@ class Ledger:
                     try_="leave the total out to use the ledger's own",
                 )
 
+    def _check_known(self, expected: Head | None) -> None:
+        if expected is not None:
+            expected.check(self.records)
+        if self._anchor is not None:
+            self._anchor.check(self.records)
+
+    def _limit(self, total: tuple[float, float]) -> None:
+        """Give a ledger that has no total one; what it holds already must fit."""
+        if self.spent() and self.price(total[1]).epsilon > total[0]:
+            raise BudgetError(
+                what="a total for a ledger that had none",
+                got=f"epsilon = {total[0]:g} at delta = {total[1]:g}, and more is spent already",
+                needed="a total that holds what was spent",
+                try_="a larger total",
+            )
+        self._append({"kind": "total", "total": _pair(total)})
+
     @property
     def total(self) -> tuple[float, float] | None:
         """The (epsilon, delta) that all posts together may not exceed, or None."""
-        total = self.records[0]["total"]
+        total = next((r["total"] for r in reversed(self.records) if r["kind"] in ("total", "open")), None)
         return None if total is None else (total[0], total[1])
 
     @property
@@ -119,24 +147,56 @@ class Ledger:
         )
 
     # Writing ---------------------------------------------------------------------------------------------------------
-    def add_plan(self, plan: Plan) -> None:
-        """Announce a fit. Fails before any data is touched if its whole plan does not fit what is left."""
+    def add_plan(self, plan: Plan, then: tuple[Line, ...] = (), instead: Hold | None = None) -> Hold:
+        """Announce a fit. Fails before any data is touched if its whole plan does not fit what is left.
+
+        All of it, and the lines of ``then`` that a later plan will have, is held for as long as what this returns lives;
+        what was held ``instead`` is given back.
+        """
         with self._locked():
             self._catch_up()
             for earlier in self.plans():
                 _check_units(earlier, plan)
-            self._check_total(tuple(plan.lines))
-            self._append({"kind": "plan", "plan": plan.to_json()})
+            if instead is not None:
+                instead.end()
+            self._check_total((*self._held(), *plan.lines, *then))
+            hold = Hold(self.path, len(self.records))
+            held = {"then": [line.to_json() for line in then]} if then else {}
+            self._append({"kind": "plan", "plan": plan.to_json(), **held})
+            self._holds[hold.seq] = hold
+            return hold
 
-    def reserve(self, line: Line, description: Record, *, noise_is_private: bool) -> int:
-        """Put one post on record before it happens. Returns the number of the reservation."""
+    def _held(self) -> list[Line]:
+        """What plans that are still under way have announced and not yet posted."""
+        if self.total is None:
+            return []
+        posted: dict[tuple[int, str], int] = {}
+        for record in self.records:
+            if record["kind"] == "reserve" and "plan" in record:
+                key = record["plan"], record["line"]["name"]
+                posted[key] = posted.get(key, 0) + 1
+        held: list[Line] = []
+        for record in self.records:
+            if record["kind"] != "plan" or not self._is_held(record["seq"]):
+                continue
+            for line in Plan.from_json(record["plan"]).lines:
+                left = line.times - posted.get((record["seq"], line.name), 0)
+                held += [replace(line, times=left)] if left > 0 else []
+            held += map(Line.from_json, record.get("then", []))
+        return held
+
+    def _is_held(self, seq: int) -> bool:
+        ours = self._holds.get(seq)
+        return ours.lives if ours is not None else self._file >= 0 and is_held(self._file, seq)
+
+    def reserve(self, line: Line, description: Record, *, noise_is_private: bool, plan: int | None = None) -> int:
+        """Put one post on record before it happens, as part of the plan on line ``plan``. Returns its number."""
         one = replace(line, times=1)
+        record = {"kind": "reserve", "line": one.to_json(), "statistic": description, "noise_is_private": noise_is_private}
         with self._locked():
             self._catch_up()
             self._check_total((one,))
-            return self._append(
-                {"kind": "reserve", "line": one.to_json(), "statistic": description, "noise_is_private": noise_is_private}
-            )
+            return self._append(record if plan is None else {**record, "plan": plan})
 
     def commit(self, reservation: int, sha256: str) -> None:
         """Put on record that the post happened, with the hash of the public array."""
@@ -152,7 +212,8 @@ class Ledger:
             spent = self.price(delta).epsilon
             raise BudgetError(
                 what="the budget of these people is used up",
-                got=f"{spent:.4g} of epsilon = {epsilon:g} spent at delta = {delta:g}, and this needs more than is left",
+                got=f"{spent:.4g} of epsilon = {epsilon:g} spent at delta = {delta:g}, and this needs more than is left "
+                "beside it and the fits that are under way",
                 needed="posts that fit the total",
                 try_="a smaller epsilon for this fit; what has been spent can't be bought back",
             )
@@ -171,31 +232,16 @@ class Ledger:
         assert self.path is not None
         data = text.encode()
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                os.ftruncate(file, self._end)  # a torn line of a crashed writer, if any
-                written = 0
-                while written < len(data):
-                    written += os.pwrite(file, data[written:], self._end + written)
-                os.fsync(file)
-                write_head(self._side(".head"), record)
-            except OSError:  # not for an interrupt: if the head is written already, the line must stay
-                os.ftruncate(file, self._end)
-                raise
-            finally:
-                os.close(file)
-            if record["seq"] == 0:  # the names of new files are on disk only when their folder is
-                folder = os.open(self.path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+            write_line(self._file, self._end, data, lambda: write_head(self._side(".head"), record))
+            if record["seq"] == 0:
+                sync_folder(self.path.parent)
         except OSError as error:
+            counts = "the post was made and counts, though nobody sees it" if record["kind"] == "commit" else ""
             raise LedgerError(
                 what=f"the ledger {self.path} can't be written",
                 got=error.strerror or type(error).__name__,
                 needed="a disk with room and permission",
-                try_="free some space; nothing was posted",
+                try_=f"freeing some space; {counts or 'nothing was posted'}",
             ) from None
         self._end += len(data)
 
@@ -204,15 +250,15 @@ class Ledger:
         """Read and verify what other writers have added since."""
         if self.path is None:
             return
-        if self.path.exists():
-            with open(self.path, "rb") as file:
-                if file.seek(0, os.SEEK_END) < self._end:
-                    raise broken("its end is missing")
-                file.seek(self._end)
-                text = file.read()
-            whole = text[: text.rfind(b"\n") + 1]
-            self.records += verify_chain(whole, self.head, len(self.records))
-            self._end += len(whole)
+        size = os.fstat(self._file).st_size
+        if size < self._end:
+            raise broken("its end is missing")
+        text = b""
+        while len(text) < size - self._end and (part := os.pread(self._file, size - self._end, self._end + len(text))):
+            text += part
+        whole = text[: text.rfind(b"\n") + 1]
+        self.records += verify_chain(whole, self.head, len(self.records))
+        self._end += len(whole)
         head = self._side(".head")
         if head.exists():
             known = Head.read(head)
@@ -230,33 +276,17 @@ class Ledger:
     @contextmanager
     def _locked(self) -> Generator[None]:
         """One writer at a time, over threads and over processes."""
-        with self._threads:
-            if self.path is None:
+        with self._threads, nullcontext(-1) if self.path is None else one_writer(self.path) as self._file:
+            try:
                 yield
-                return
-            with self._file_lock():
-                yield
-
-    @contextmanager
-    def _file_lock(self) -> Generator[None]:
-        try:
-            lock = open(self._side(".lock"), "w")  # noqa: SIM115 (closed below)
-        except OSError as error:
-            raise LedgerError(
-                what=f"the ledger {self.path} can't be opened",
-                got=error.strerror or type(error).__name__,
-                needed="an existing folder that can be written",
-                try_="another path",
-            ) from None
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            finally:
+                self._file = -1
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_threads"}
+        return {name: value for name, value in vars(self).items() if name not in ("_threads", "_holds")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _threads=threading.RLock())
+        vars(self).update(state, _threads=threading.RLock(), _holds=weakref.WeakValueDictionary())
 
     def dumps(self) -> str:
         """The ledger as text, for a release."""
@@ -270,6 +300,10 @@ class Ledger:
         if not ledger.records:
             raise broken("it is empty")
         return ledger
+
+
+def _pair(total: tuple[float, float] | None) -> list[float] | None:
+    return None if total is None else list(total)
 
 
 def _check_units(earlier: Plan, plan: Plan) -> None:

@@ -14,7 +14,6 @@ for by the plan. docs/float-safety.md carries the argument.
 from __future__ import annotations
 
 import math
-import os
 import secrets
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
@@ -46,21 +45,19 @@ def log_ratio(draws: int, mu: float) -> float:
 
 
 class NoiseSource:
-    """Random 64-bit words. The default is AES in counter mode, keyed by the operating system: ``private`` noise."""
+    """Random 64-bit words. The default is AES in counter mode, keyed by the operating system: ``private`` noise.
+
+    Nothing is kept between draws: each takes a fresh key. So whoever copies this process, by fork, in another pid
+    namespace or as an image of it, copies no noise of a later post.
+    """
 
     private = True
 
-    def __init__(self) -> None:
-        self._rekey()
-
-    def _rekey(self) -> None:
-        self._generator = np.random.Generator(_aes(secrets.randbits(128)))
-        self._process = os.getpid()
+    def _stream(self) -> np.random.Generator:
+        return np.random.Generator(_aes(secrets.randbits(128)))
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        if self.private and self._process != os.getpid():
-            self._rekey()  # a forked child would repeat its parent's noise: two posts' difference would have none
-        return self._generator.integers(0, 2**64, n, dtype=np.uint64)
+        return _words(self._stream(), n)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ClosedError(
@@ -74,11 +71,11 @@ class NoiseSource:
         """``size`` draws of a Gaussian of standard deviation ``scale``, rounded to integers."""
         if not MIN_SCALE <= scale <= MAX_SCALE:
             raise ValueError(f"the noise is {scale:g} grid units wide; it must lie in 2^13..2^56: choose another grid")
-        table = _table(scale)
+        table, stream = _table(scale), self._stream()
         out = np.empty(size, np.int64)
         done = 0
         while done < size:
-            words = self.words(2 * (size - done) + (size - done) // 8 + SPARE + 64)
+            words = _words(stream, 2 * (size - done) + (size - done) // 8 + SPARE + 64)
             done = _fill(out, done, words, scale, table)
         return out
 
@@ -86,11 +83,11 @@ class NoiseSource:
         """``size`` draws with P(n) proportional to exp(-|n|/scale): exactly epsilon = sensitivity/scale on integers."""
         if not 1.0 <= scale <= MAX_SCALE:
             raise ValueError(f"the noise is {scale:g} grid units wide; it must lie in 1..2^56: choose another grid")
-        shift, stay = _envelope(1.0 / scale)
+        (shift, stay), stream = _envelope(1.0 / scale), self._stream()
         out = np.empty(size, np.int64)
         done = 0
         while done < size:
-            done = _fill_laplace(out, done, self.words(8 * (size - done) + SPARE + 64), scale, shift, stay)
+            done = _fill_laplace(out, done, _words(stream, 8 * (size - done) + SPARE + 64), scale, shift, stay)
         return out
 
     def flips(self, probability: float, size: int) -> NDArray[np.bool_]:
@@ -107,6 +104,9 @@ class SeededNoise(NoiseSource):
         self._generator = np.random.Generator(_aes(seed))
         self.factor = factor
 
+    def _stream(self) -> np.random.Generator:
+        return self._generator
+
     def rounded_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
         draws = super().rounded_gaussian(scale, size)
         return draws if self.factor == 1.0 else np.rint(draws * self.factor).astype(np.int64)
@@ -114,6 +114,10 @@ class SeededNoise(NoiseSource):
     def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
         draws = super().discrete_laplace(scale, size)
         return draws if self.factor == 1.0 else np.rint(draws * self.factor).astype(np.int64)
+
+
+def _words(stream: np.random.Generator, n: int) -> NDArray[np.uint64]:
+    return stream.integers(0, 2**64, n, dtype=np.uint64)
 
 
 def _aes(key: int) -> np.random.BitGenerator:

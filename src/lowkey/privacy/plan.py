@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowkey.errors import PlanError, refuse
+from lowkey.errors import LedgerError, PlanError, refuse
 from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.kinds import mechanism_from_json
@@ -16,6 +16,10 @@ from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.price import Price, price
 from lowkey.privacy.sums import Adjacency
 from lowkey.privacy.unit import USER, Unit
+
+# What a line read from a file may say, at the most: above it, adding up would take time or memory without bound.
+MOST_POSTS = 10**6
+MOST_NUMBERS = 2**50
 
 # Of these, 0.1 wrote "user" where only the values of a user are hidden.
 VALUES_ONLY = ("DPOneBit", "OneBit")
@@ -42,6 +46,14 @@ class Line:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Line:
+        for name, most in (("times", MOST_POSTS), ("size", MOST_NUMBERS)):
+            if type(fields[name]) is not int or not 1 <= fields[name] <= most:
+                raise LedgerError(
+                    what="a line of a plan",
+                    got=f"a number of {name!r} that no plan has",
+                    needed=f"a whole number from 1 to {most}",
+                    try_="the ledger as it was written",
+                )
         parsed: dict[str, Any] = {**fields, "mechanism": mechanism_from_json(fields["mechanism"])}
         return cls(**parsed)
 

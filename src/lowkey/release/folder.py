@@ -22,7 +22,7 @@ REPORT, REPORT_PAGE, CARD = "privacy_report.json", "privacy_report.html", "MODEL
 FILES = (MODEL, ITEMS, LEDGER, REPORT, REPORT_PAGE, CARD)  # and the manifest
 
 MAX_MANIFEST = 1 << 20  # bytes
-MAX_TEXT = 1 << 28  # bytes of any file but the model and the items
+MAX_TEXT = 1 << 26  # bytes of any file but the model and the items
 FIELDS = {
     "format": str,
     "lowkey": str,
@@ -74,13 +74,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         broken(f"a {MANIFEST} that is not what was written", "canonical JSON")
     wrong = [name for name, kind in FIELDS.items() if not isinstance(manifest.get(name), kind)]
     if wrong or set(manifest) != set(FIELDS):
-        named = ", ".join([*wrong, *sorted(set(manifest) - set(FIELDS))][:5])
+        named = ", ".join(map(_shown, [*wrong, *sorted(set(manifest) - set(FIELDS))][:5]))
         broken(f"a {MANIFEST} with missing, wrong or unknown fields: {named}", f"the fields of {FORMAT}")
+    if not is_printable(manifest):
+        broken(f"a {MANIFEST} with characters that can't be printed", "plain text")
     if manifest["format"] != FORMAT:
-        broken(f"format {manifest['format']!r}", FORMAT, "a version of lowkey that knows this format")
+        broken(f"format {manifest['format'][:40]!r}", FORMAT, "a version of lowkey that knows this format")
     if with_id({k: v for k, v in manifest.items() if k != "id"})["id"] != manifest["id"]:
         broken(f"a {MANIFEST} whose id does not match its content", "the id that was computed when it was written")
     return manifest
+
+
+def is_printable(content: Any) -> bool:
+    """Whether no text in a JSON value could move a reader's cursor, or turn the writing round."""
+    if isinstance(content, str):
+        return content.isprintable()
+    if isinstance(content, dict):
+        return all(is_printable(part) for pair in content.items() for part in pair)
+    return not isinstance(content, list) or all(map(is_printable, content))
 
 
 def check_files(folder: Path, manifest: dict[str, Any]) -> None:
@@ -93,8 +104,8 @@ def check_files(folder: Path, manifest: dict[str, Any]) -> None:
         if name not in listed:
             broken(f"no {name} in the {MANIFEST}", "every file of a release")
         size = regular_file(folder, name).stat().st_size
-        if size != listed[name].get("bytes"):
-            broken(f"{name} of {size} bytes", f"{listed[name].get('bytes')} bytes")
+        if not isinstance(listed[name], dict) or size != listed[name].get("bytes"):
+            broken(f"{name} of {size} bytes", "as many as the manifest says")
         if name not in (MODEL, ITEMS) and size > MAX_TEXT:
             broken(f"{name} of {size} bytes", f"at most {MAX_TEXT}")
     extra = sorted(entry.name for entry in folder.iterdir() if entry.name not in (*FILES, MANIFEST))

@@ -1,4 +1,8 @@
-"""Public room: reads a release folder from a stranger. Names, sizes, dtypes and hashes come before memory is spent."""
+"""Public room: reads a release folder from a stranger. Names, sizes, dtypes and hashes come before memory is spent.
+
+What a rule's arrays are called and how long they are follows from the rule and the catalogue (serving/arrays.py), never
+from the folder: no name of a stranger's becomes a path, no length of a stranger's reaches compiled code.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from lowkey.data.domain import Domain
+from lowkey.data.domain import MOST_ITEMS, Domain
 from lowkey.data.ids import is_integer, is_text
 from lowkey.errors import LowkeyError
 from lowkey.model import Model
 from lowkey.privacy.ledger import Ledger
-from lowkey.release.folder import ITEMS, LEDGER, MODEL, broken, check_files, check_hash, existing_folder, read_manifest
+from lowkey.release.folder import (
+    ITEMS,
+    LEDGER,
+    MODEL,
+    broken,
+    check_files,
+    check_hash,
+    existing_folder,
+    is_printable,
+    read_manifest,
+)
 from lowkey.release.tensors import check_header, read_arrays
+from lowkey.serving.arrays import POSITIONS, wrong_settings, wrong_shapes, wrong_values
 from lowkey.serving.rules import RULES
 
-MAX_ITEM_BYTES = 1 << 12  # per id, on average
-MAX_RANK = 1 << 12
+MAX_ID_BYTES = 1 << 12  # of one id
+MAX_IDS_BYTES = 1 << 31  # of all
+ROWS_PER_BYTE = 100  # distinct ids do not compress further than to a hundredth of a byte each
 
 
 def load(folder: str | Path) -> Model:
@@ -28,8 +44,6 @@ def load(folder: str | Path) -> Model:
     check_files(path, manifest)
     for name in (LEDGER, ITEMS, MODEL):
         check_hash(path, manifest, name)
-    if manifest["rule"] not in RULES:
-        broken(f"a rule {manifest['rule']!r}", " or ".join(RULES), "a newer version of lowkey")
     domain = read_domain(path, manifest)
     ledger = read_ledger(path, manifest)
     arrays = load_arrays(path, manifest)
@@ -37,27 +51,39 @@ def load(folder: str | Path) -> Model:
 
 
 def load_arrays(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """The arrays, after their header was checked. None has more rows or columns than there are items, or than a rank."""
-    n_items = manifest["domain"]["n_items"]
-    check_header(path / MODEL, manifest["arrays"])
-    for name, entry in manifest["arrays"].items():
-        if any(length > max(n_items, MAX_RANK) for length in entry["shape"]):
-            broken(f"an array {name!r} that is longer than the catalogue", f"at most {n_items} items")
-    return read_arrays(path / MODEL, n_items)
+    """The arrays that the rule works with on this catalogue, and no others; nothing is read before that is settled."""
+    rule, described, n_items = manifest["rule"], manifest["arrays"], checked_count(manifest)
+    if rule not in RULES:
+        broken("a rule that is not known", " or ".join(RULES), "a newer version of lowkey")
+    check_header(path / MODEL, described)
+    found = wrong_shapes(rule, {name: entry["shape"] for name, entry in described.items()}, n_items)
+    if found is None and any((entry["dtype"][0] == "I") != (name in POSITIONS) for name, entry in described.items()):
+        found = "positions or numbers of another kind"
+    if found is None:
+        found = wrong_settings(rule, manifest["settings"])
+    if found is not None:
+        broken(f"{MODEL} with {found}", f"the arrays of the rule {rule!r} for {n_items} items")
+    arrays = read_arrays(path / MODEL)
+    if (found := wrong_values(arrays, n_items)) is not None:
+        broken(f"{MODEL} with {found}", "finite numbers of a size that can be computed with")
+    return arrays
+
+
+def checked_count(manifest: dict[str, Any]) -> int:
+    n_items = manifest["domain"].get("n_items")
+    if type(n_items) is not int or not 1 <= n_items <= MOST_ITEMS:
+        broken("a number of items that is none", f"1 to {MOST_ITEMS}")
+    return n_items
 
 
 def read_domain(path: Path, manifest: dict[str, Any]) -> Domain:
     """The domain with its ids, if the file holds one column of that many ids and nothing else."""
-    facts = manifest["domain"]
+    facts, n_items = manifest["domain"], checked_count(manifest)
+    if n_items > 1024 + ROWS_PER_BYTE * (path / ITEMS).stat().st_size:
+        broken(f"{ITEMS} that is too small for {n_items} ids", "as many different ids as the manifest says")
     try:
-        with pyarrow.parquet.ParquetFile(path / ITEMS) as file:
-            schema, metadata = file.schema_arrow, file.metadata
-            size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-            kind = schema.field(0).type if len(schema) == 1 else pa.null()
-            good = schema.names == ["item"] and (is_integer(kind) or is_text(kind))
-            good = good and metadata.num_rows == facts["n_items"] and size <= MAX_ITEM_BYTES * (facts["n_items"] + 16)
-            ids = file.read().column("item").combine_chunks() if good else None
-    except (pa.ArrowException, OSError, KeyError, TypeError):
+        ids = _read_ids(path / ITEMS, n_items)
+    except (pa.ArrowException, OSError, KeyError, TypeError, MemoryError):
         ids = None
     if ids is None:
         broken(f"{ITEMS} that is no list of ids", "one column 'item' with as many ids as the manifest says")
@@ -67,15 +93,41 @@ def read_domain(path: Path, manifest: dict[str, Any]) -> Domain:
         broken("items or a scale that do not fit together", "the domain that was written")
 
 
+def _read_ids(path: Path, n_items: int) -> pa.Array | None:
+    """Text is read as a dictionary, each text once: as many rows of one long text as a few bytes can declare stay small."""
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=["item"]) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+        if (
+            schema.names != ["item"]
+            or metadata.num_rows != n_items
+            or size > min(MAX_IDS_BYTES, MAX_ID_BYTES * (n_items + 16))
+        ):
+            return None
+        column = file.read().column("item")
+    values = [chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
+    kind = values[0].type if values else pa.null()
+    if (
+        not (is_integer(kind) or is_text(kind))
+        or sum(map(len, values)) < n_items
+        or sum(v.nbytes for v in values) > MAX_IDS_BYTES
+    ):
+        return None  # fewer texts than rows: some id stands there twice
+    ids = column.cast(kind) if pa.types.is_dictionary(column.type) else column
+    return ids.combine_chunks()
+
+
 def read_ledger(path: Path, manifest: dict[str, Any]) -> Ledger:
     """The ledger, with its chain checked up to the head that the manifest names."""
     ledger = Ledger.loads((path / LEDGER).read_bytes())
     if ledger.head != manifest["ledger_head"]:
         broken("a ledger that ends elsewhere than the manifest says", "the whole ledger")
+    if not is_printable(ledger.records):
+        broken("a ledger with characters that can't be printed", "plain text")
     try:
         ledger.guarantee()
     except LowkeyError:
         raise
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
+    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError):
         broken("a ledger whose entries can't be read", "plans and posts as lowkey writes them")
     return ledger

@@ -18,23 +18,28 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from lowkey.errors import InputError
+from lowkey.model import Model
 from lowkey.release.folder import MODEL, broken
+from lowkey.serving.arrays import wrong_settings, wrong_shapes, wrong_values
 
 DTYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 MAX_HEADER = 1 << 16  # bytes: a release has a handful of arrays
 
 
-def describe(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """What the manifest says of the arrays."""
-    names = {dtype: name for name, dtype in DTYPES.items()}
-    for name, array in arrays.items():
-        if array.dtype not in names or not np.isfinite(array).all():
-            raise InputError(
-                what=f"the model's {name!r}",
-                got=f"numbers of type {array.dtype}, or some that are not finite",
-                needed="finite floats, or item positions",
-                try_="a fit whose factors are finite",
-            )
+def describe(model: Model) -> dict[str, Any]:
+    """What the manifest says of a model's arrays: exactly what whoever loads it will ask for."""
+    names, arrays, n_items = {dtype: name for name, dtype in DTYPES.items()}, model.arrays, model.domain.n_items
+    found = wrong_shapes(model.rule, {name: array.shape for name, array in arrays.items()}, n_items)
+    if found is None and any(array.dtype not in names for array in arrays.values()):
+        found = "numbers of an unusual type"
+    found = found or wrong_values(arrays, n_items) or wrong_settings(model.rule, model.settings)
+    if found is not None:
+        raise InputError(
+            what=f"this {model.method}, which can't be released",
+            got=found,
+            needed="the arrays of its rule, with finite numbers",
+            try_="a fit whose factors are finite",
+        )
     return {name: {"dtype": names[array.dtype], "shape": list(array.shape)} for name, array in arrays.items()}
 
 
@@ -71,14 +76,10 @@ def check_header(path: Path, described: Mapping[str, Any]) -> None:
         broken(f"{MODEL} with arrays missing or bytes left over", "exactly the arrays of the manifest")
 
 
-def read_arrays(path: Path, n_items: int) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that ``check_header`` has passed: read-only, finite; integers are positions of items."""
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file that ``check_header`` has passed, read-only. Their numbers are still anybody's."""
     arrays = safetensors.numpy.load_file(path)
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            broken(f"{MODEL} with numbers in {name!r} that are not finite", "finite numbers")
-        if array.dtype.kind == "i" and array.size and not 0 <= array.min() <= array.max() < n_items:
-            broken(f"{MODEL} with positions in {name!r} outside the catalogue", f"0 to {n_items - 1}")
+    for array in arrays.values():
         array.flags.writeable = False
     return arrays
 

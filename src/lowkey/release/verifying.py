@@ -1,8 +1,9 @@
 """Public room: checks a release folder without the data: one yes or no for every claim that it makes.
 
 It proves that the folder is consistent: that the files are those of the manifest and that the ledger has the stated price.
-It cannot prove that the noise was really drawn; that is the curator's word, and the code is open. Nor who wrote the folder:
-for that, compare its id with the one that the curator published elsewhere.
+It cannot prove that the noise was really drawn, or that the arrays were made from the posts: that is the curator's word,
+and the code is open. Nor who wrote the folder: for that, compare its id with the one that the curator published elsewhere.
+``UNPROVEN`` says so wherever the answer is yes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lowkey.errors import LowkeyError
+from lowkey.errors import LowkeyError, printable
 from lowkey.model import Model
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Line
@@ -37,6 +38,11 @@ from lowkey.report.build import accountants
 # Of a report that another version wrote: what is promised, to whom. Its sentences are that version's.
 ACROSS_VERSIONS = ("method", "unit", "adjacency", "epsilon", "delta", "mu", "public", "curve", "ledger_head")
 PRIVATE_NAMES = ("user_ids", "n_users", "n_ratings", "noise_seed")
+UNPROVEN = (
+    "The curator's word, which no folder can prove: that the noise was drawn as the ledger says, that the model was made "
+    "from these posts alone, and that nothing else was published."
+)
+WHOSE = "Nor does it prove who wrote it: compare the id {id} with the one that the curator published, or pass it as --id."
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def verify(folder: str | Path, id: str | None = None) -> list[Check]:
             ok, detail = False, f"{error.what}: {error.got}" if error.what != NOT_INTACT else error.got
         except Exception as error:  # a stranger's folder may be wrong in ways that nobody thought of
             ok, detail = False, f"can't be read ({type(error).__name__})"
-        checks.append(Check(claim, ok, detail))
+        checks.append(Check(claim, ok, printable(detail)))
         return value
 
     manifest = check("The manifest is as it was written", lambda: read_manifest(path))
@@ -179,6 +185,13 @@ def _close(a: Any, b: Any) -> bool:
 
 
 def _usable(path: Path) -> str:
+    """Recommend to somebody new, and to somebody with a few items at the top of the range: every score is a number."""
     model = load(path)
-    ids, _ = model.recommend({} if model.domain.feedback == "ratings" else [], n=1)
+    limits, some = model.domain.rating_range, model.domain.ids(range(min(5, model.domain.n_items - 1))).tolist()
+    ids, scores = model.recommend({} if limits else [], n=1)
+    if some:
+        _, more = model.recommend(dict.fromkeys(some, limits[1]) if limits else some, n=1)
+        scores = [*scores, *more]
+    if not all(map(math.isfinite, scores)):
+        _fail("its scores are no numbers")
     return f"{model.method}, {model.domain!r}; the best for somebody new is {str(ids[0])[:60]!r}"

@@ -102,7 +102,7 @@ def facts_of(model: Model) -> dict[str, Any]:
         "method": model.method,
         "rule": model.rule,
         "settings": dict(model.settings),
-        "arrays": describe(model.arrays),
+        "arrays": describe(model),
         "domain": model.domain.to_json(),
         "ledger_head": model.ledger.head,
     }

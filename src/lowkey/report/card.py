@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from lowkey.errors import printable
 from lowkey.privacy.price import at_most
 from lowkey.report.contents import PrivacyReport
+
+
+def plain(text: object) -> str:
+    """Words of a folder or a plan as words: no link, no tag, no picture, no code can be made of them."""
+    marked = "".join(f"\\{c}" if c in "\\`<>[]!|" else c for c in str(text))
+    return printable(marked).replace("://", ":\\//")
 
 
 def model_card(report: PrivacyReport) -> str:
@@ -11,9 +18,9 @@ def model_card(report: PrivacyReport) -> str:
     domain = report.domain
     scale = "binary feedback" if domain["feedback"] == "binary" else f"ratings in {domain['rating_range']}"
     lines = [
-        f"# {report.method} recommender",
+        f"# {plain(report.method)} recommender",
         "",
-        f"{report.what_it_is} Written on {report.created} with lowkey {report.software['lowkey']}.",
+        f"{plain(report.what_it_is)} Written on {plain(report.created)} with lowkey {plain(report.software['lowkey'])}.",
         "",
         "## Use",
         "```python",
@@ -23,20 +30,21 @@ def model_card(report: PrivacyReport) -> str:
         if scale != "binary feedback"
         else 'model.recommend(["an item id"], n=10)',
         "```",
-        f"It knows {domain['n_items']:,} items and expects {scale}. A history stays where this runs: nothing is stored.",
+        f"It knows {domain['n_items']:,} items and expects {plain(scale)}. "
+        "A history stays where this runs: nothing is stored.",
         "",
         "## Privacy",
-        f"epsilon = {at_most(report.epsilon)}, delta = {report.delta:g}; {report.protected}, {report.adjacency}. "
-        f"{report.statement}",
+        f"epsilon = {at_most(report.epsilon)}, delta = {report.delta:g}; "
+        f"{plain(report.protected)}, {plain(report.adjacency)}. {plain(report.statement)}",
         "",
-        *(f"- {caveat}" for caveat in report.caveats),
+        *(f"- {plain(caveat)}" for caveat in report.caveats),
         "",
         "`privacy_report.html` has the details; `lowkey verify` on this folder checks them, without the data.",
         "",
         "## Training data",
-        f"The users' ratings are not in this folder: {report.withheld}. Public facts:",
+        f"The users' ratings are not in this folder: {plain(report.withheld)}. Public facts:",
         "",
-        *(f"- {fact}" for fact in report.public),
+        *(f"- {plain(fact)}" for fact in report.public),
         "",
         "## Limits",
         "- Items with few ratings have uncertain scores: the noise is largest where the data are fewest.",

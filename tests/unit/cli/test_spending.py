@@ -1,0 +1,130 @@
+"""What a release spends, it keeps: settings that fail are found before, a folder without a place is written elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lowkey as lk
+from lowkey.cli.main import run
+from lowkey.data.synthetic import write_taste
+
+TABLE = "ratings.parquet --user user --item item --rating rating --scale 0.5 5"
+GOOD = f"{TABLE} --items catalogue.txt --epsilon 2 --delta 1e-5"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    facts = write_taste(folder / "ratings.parquet", 400, 40, 10, seed=5)
+    (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
+    return folder
+
+
+@pytest.fixture
+def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(files)
+    return files
+
+
+def lowkey(line: str) -> int:
+    return run(shlex.split(line))
+
+
+def spent(ledger: Path) -> int:
+    return len(lk.Ledger(ledger).spent()) if ledger.exists() else 0
+
+
+class Broken(lk.DPBias):
+    """A method whose last step fails whatever was posted: only a rehearsal can know."""
+
+    def _run(self, settings: Any, curator: Any) -> Any:
+        super()._run(settings, curator)
+        raise ZeroDivisionError
+
+
+class Endless(lk.DPBias):
+    """A method that comes to its end with numbers that are none."""
+
+    def _run(self, settings: Any, curator: Any) -> Any:
+        released = super()._run(settings, curator)
+        return released._replace(arrays={**released.arrays, "item_bias": released.arrays["item_bias"] * float("nan")})
+
+
+@pytest.mark.parametrize("method", [Broken, Endless])
+def test_a_fit_that_would_fail_after_spending_fails_before(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, method: Any
+) -> None:
+    from lowkey.cli import training
+
+    monkeypatch.setattr(training, "estimator", lambda name: method)
+    ledger = tmp_path / "people.jsonl"
+    assert lowkey(f"release {GOOD} --ledger {ledger} --out {tmp_path / 'r'} -q") == 2
+    assert spent(ledger) == 0
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("wrong", ["--method bias --set residual_bound=NaN", "--method als --set reg=NaN"])
+def test_settings_that_fail_are_found_before_anything_is_spent(here: Path, tmp_path: Path, wrong: str) -> None:
+    ledger = tmp_path / "people.jsonl"
+    assert lowkey(f"release {GOOD} {wrong} --ledger {ledger} --out {tmp_path / 'r'} -q") == 2
+    assert spent(ledger) == 0
+
+
+def test_a_lost_race_for_the_folder_keeps_the_release(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Somebody else fills ``--out`` while the fit runs: what was paid for lies beside the ledger, complete."""
+    from lowkey.cli import training
+
+    out, ledger, original = tmp_path / "r", tmp_path / "people.jsonl", training.train
+
+    def meanwhile(*args: Any) -> Any:
+        fitted = original(*args)
+        out.mkdir()
+        (out / "precious").write_text("mine")
+        return fitted
+
+    monkeypatch.setattr(training, "train", meanwhile)
+    assert lowkey(f"release {GOOD} --method bias --ledger {ledger} --total-epsilon 2 --out {out} -q") == 2
+    assert (out / "precious").read_text() == "mine"
+    (kept,) = tmp_path.glob("r-kept-*")
+    assert str(kept) in capsys.readouterr().err
+    assert all(check.ok for check in lk.verify(kept))
+    assert lk.load(kept).ledger.head == lk.Ledger(ledger).head
+
+
+def test_a_delta_that_allows_a_whole_row_needs_force(here: Path, tmp_path: Path, capsys: Any) -> None:
+    line = f"release {TABLE} --items catalogue.txt --epsilon 2 --delta 0.01 --expected-users 400 --method bias -q"
+    assert lowkey(f"{line} --out {tmp_path / 'r'}") == 2
+    assert "whole row" in capsys.readouterr().err
+    assert lowkey(f"{line} --out {tmp_path / 'r'} --force") == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_no_private_row_stays_on_disk_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    """The moment a scratch folder holds rows, and twice, as impatient people do."""
+    facts = write_taste(tmp_path / "ratings.parquet", 20_000, 200, 30, seed=5)
+    (tmp_path / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
+    command = [sys.executable, "-c", "from lowkey.cli.main import main; main()", "release", *shlex.split(GOOD)]
+    command += ["--method", "bias", "--out", str(tmp_path / "r"), "--out-of-core", "-q"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    until = time.time() + 60
+    while not list(tmp_path.glob(".lowkey-*/*")) and process.poll() is None and time.time() < until:
+        time.sleep(0.002)
+    assert process.poll() is None
+    time.sleep(0.02)
+    process.send_signal(number)
+    time.sleep(0.005)
+    if number != signal.SIGINT and process.poll() is None:
+        process.send_signal(number)
+    assert process.wait(60) in (128 + number, 130)
+    assert [name for name in os.listdir(tmp_path) if name.startswith(".lowkey")] == []

@@ -1,0 +1,60 @@
+"""What a careful forger does to a release folder: any change, with every hash and the id put right after it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import safetensors.numpy
+
+from lowkey.release.folder import FILES, ITEMS, LEDGER, MANIFEST, MODEL, canonical, with_id
+
+DTYPES = {"float32": "F32", "float64": "F64", "int32": "I32", "int64": "I64"}
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any] | None = None) -> Path:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    for name in FILES:
+        data = (folder / name).read_bytes()
+        manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    if change:
+        change(manifest)
+    manifest.pop("id")
+    (folder / MANIFEST).write_text(canonical(with_id(manifest)))
+    return folder
+
+
+def with_model(folder: Path, arrays: dict[str, Any], **fields: Any) -> Path:
+    """Other arrays, and other fields of the manifest."""
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    safetensors.numpy.save_file(plain, folder / MODEL)
+    told = {name: {"dtype": DTYPES[str(array.dtype)], "shape": list(array.shape)} for name, array in plain.items()}
+    return rewrite(folder, lambda manifest: manifest.update(arrays=told, **fields))
+
+
+def with_items(folder: Path, items: pa.Array, **options: Any) -> Path:
+    pyarrow.parquet.write_table(pa.table({"item": items}), folder / ITEMS, **options)
+
+    def tell(manifest: dict[str, Any]) -> None:
+        manifest["domain"] |= {"n_items": len(items), "positional": False}
+
+    return rewrite(folder, tell)
+
+
+def with_ledger(folder: Path, change: Callable[[list[dict[str, Any]]], Any]) -> Path:
+    """Other lines of the ledger, chained anew."""
+    records = [json.loads(line) for line in (folder / LEDGER).read_text().splitlines()]
+    change(records)
+    previous = "0" * 64
+    for seq, record in enumerate(records):
+        record |= {"seq": seq, "prev": previous}
+        body = {key: value for key, value in record.items() if key != "hash"}
+        record["hash"] = previous = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    (folder / LEDGER).write_text("".join(json.dumps(record, sort_keys=True) + "\n" for record in records))
+    return rewrite(folder, lambda manifest: manifest.update(ledger_head=previous))

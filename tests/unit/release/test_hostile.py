@@ -1,0 +1,239 @@
+"""A stranger's folder whose hashes are all right: nothing outside it is written, nothing crashes, nothing grows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from forger import rewrite, with_items, with_ledger, with_model
+
+import lowkey as lk
+from lowkey.cli.main import run
+from lowkey.data.synthetic import taste
+from lowkey.errors import VerifyError
+
+CROWD = taste(400, 50, 15, seed=7)
+N = 50
+LINEAR = {"center": 3.0, "offset_reg": 1.0, "rating_range": [0.5, 5.0]}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lk.DPBias(epsilon=2.0, delta=1e-5).fit(CROWD.ratings()).release(tmp_path_factory.mktemp("made") / "release")
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "release"))
+
+
+def failures(folder: Path) -> list[str]:
+    return [check.claim for check in lk.verify(folder) if not check.ok]
+
+
+def weights(head: Any = (3, 1, 2), **other: Any) -> dict[str, Any]:
+    n = len(head)
+    arrays = {"head": np.array(head), "input_weights": np.ones(n), "item_weights": np.zeros((n, n))}
+    return {**arrays, "output_weights": np.ones(n), "tail_scores": np.zeros(N), **other}
+
+
+def factors(width: int = 2, **other: Any) -> dict[str, Any]:
+    return {"item_factors": np.zeros((N, width)), "item_bias": np.zeros(N), **other}
+
+
+HOSTILE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "an array too many": ("factors", factors(extra=np.zeros(3)), {**LINEAR, "reg": 1.0}),
+    "an array too few": ("factors", {"item_bias": np.zeros(N)}, {**LINEAR, "reg": 1.0}),
+    "factors of one item": ("signs", {"item_factors": np.zeros((1, 10))}, {"link": "probit", "reg": 1.0, "threshold": 3.0}),
+    "biases of one item": ("factors", factors(item_bias=np.zeros(1)), {**LINEAR, "reg": 1.0}),
+    "flat factors": ("factors", factors(item_factors=np.zeros(N)), {**LINEAR, "reg": 1.0}),
+    "huge factors": ("factors", factors(item_factors=np.full((N, 2), 1e308)), {**LINEAR, "reg": 1.0}),
+    "positions as floats": ("item-weights", weights(head=(1.0, 2.0)), {}),
+    "a position twice": ("item-weights", weights(head=(1, 1)), {}),
+    "weights that are not square": ("item-weights", weights(item_weights=np.zeros((3, 2))), {}),
+    "a mean of another length": ("lists", weights(mean_weights=np.zeros(2), popularity=np.zeros(N)), {"liked": None}),
+    "a ridge too short": (
+        "replay", {"item_factors": np.zeros((N, 9)), "ridge": np.ones(1)}, {**LINEAR, "row_norm": 1.0},
+    ),
+    "steps too few": (
+        "replay",
+        {"item_factors": np.zeros((N, 9)), "gains": np.ones(1), "decays": np.ones(9)},
+        {**LINEAR, "row_norm": 1.0},
+    ),
+    "replay of nothing": ("replay", {"item_factors": np.zeros((N, 2))}, {**LINEAR, "row_norm": 1.0}),
+    "half a subspace": ("projection", {"item_factors": np.zeros((N // 2, 2))}, {**LINEAR, "scaling": 1.0}),
+    "no ridge": ("factors", factors(), LINEAR),
+    "a ridge of text": ("factors", factors(), {**LINEAR, "reg": "1"}),
+    "a centre beyond reach": ("factors", factors(), {**LINEAR, "reg": 1.0, "center": 1e308}),
+    "an unknown link": ("signs", {"item_factors": np.zeros((N, 2))}, {"link": "eval", "reg": 1.0, "threshold": 3.0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_arrays_and_settings_are_those_of_the_rule_and_the_catalogue(folder: Path, kind: str) -> None:
+    rule, arrays, settings = HOSTILE[kind]
+    with_model(folder, arrays, rule=rule, settings=settings)
+    assert "The model is plain, finite numbers of the stated shapes" in failures(folder)
+    with pytest.raises(VerifyError):
+        lk.load(folder)
+
+
+@pytest.mark.parametrize("to", ["npy", "parquet"])
+def test_no_name_of_a_strangers_array_becomes_a_path(folder: Path, tmp_path: Path, to: str) -> None:
+    stolen = tmp_path / "elsewhere"
+    for name in (str(stolen), "../elsewhere"):
+        with_model(folder, factors(**{name: np.zeros(3)}), settings={**LINEAR, "reg": 1.0})
+        assert failures(folder)
+        assert run(["export", str(folder), "--to", to, "--out", str(tmp_path / "out"), "--quiet"]) == 1
+        assert sorted(entry.name for entry in tmp_path.iterdir()) == ["release"]
+
+
+def test_factors_for_one_item_of_millions_never_reach_compiled_code(folder: Path) -> None:
+    """50 million items and factors of shape (1, 10): reading out of bounds once ended the process."""
+    with_items(folder, pa.array(np.arange(5_000_000)))
+    with_model(
+        folder,
+        {"item_factors": np.zeros((1, 10))},
+        rule="signs",
+        settings={"link": "probit", "reg": 1.0, "threshold": 3.0},
+    )
+    program = f"import lowkey as lk; lk.load({str(folder)!r}).recommend({{4_999_999: 4.0}}, n=3)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "VerifyError" in done.stderr
+
+
+def test_honest_ids_of_every_kind_pass_the_limits(folder: Path) -> None:
+    for ids in (
+        pa.array(np.arange(300_000)),
+        pa.array([f"the film with number {i}" for i in range(100_000)]),
+        pa.array([f"{i:x}" * 20 for i in range(40_000)], pa.large_string()),
+    ):
+        with_items(folder, ids, compression="zstd")
+        from lowkey.release.folder import read_manifest
+        from lowkey.release.loading import read_domain
+
+        assert read_domain(folder, read_manifest(folder)).item_ids.to_pylist() == ids.to_pylist()
+
+
+def many_rows_of_one_long_text(folder: Path) -> None:
+    """A few hundred bytes that declare gigabytes: a dictionary of one text, and a run of rows that repeat it."""
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(800_000, np.int32)), pa.array(["x" * 4000]))
+    with_items(folder, text, compression="zstd")
+
+
+def a_billion_posts(folder: Path) -> None:
+    def change(records: list[dict[str, Any]]) -> None:
+        laplace = {"name": "more", "size": 1, "note": "", "times": 10**9}
+        records[1]["plan"]["lines"].append({**laplace, "mechanism": {"kind": "laplace", "noise_multiplier": 1e9}})
+
+    with_ledger(folder, change)
+
+
+def two_billion_keys(folder: Path) -> None:
+    def change(records: list[dict[str, Any]]) -> None:
+        mechanism = {"kind": "thresholded-gaussian", "noise_multiplier": 9.0, "threshold": 99.0, "max_keys": 2 * 10**9}
+        records[2]["line"]["mechanism"] = {**mechanism, "adjacency": "add-remove"}
+
+    with_ledger(folder, change)
+
+
+def a_deep_ledger(folder: Path) -> None:
+    path = folder / "ledger.jsonl"
+    path.write_bytes(path.read_bytes() + b"[" * 10**6 + b"\n")
+    rewrite(folder)
+
+
+BOMBS = [many_rows_of_one_long_text, a_billion_posts, two_billion_keys, a_deep_ledger]
+PROBE = """
+import resource, sys, time
+import lowkey as lk
+from lowkey.errors import LowkeyError
+resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ok = all(check.ok for check in lk.verify(sys.argv[1]))
+try:
+    lk.load(sys.argv[1]).guarantee
+    loaded = True
+except LowkeyError:
+    loaded = False
+print(ok, loaded, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_refused_by_name_and_takes_no_memory(folder: Path, bomb: Any) -> None:
+    bomb(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(folder)], capture_output=True, text=True, check=False, timeout=120
+    )
+    ok, loaded, megabytes = done.stdout.split() or ["", "", "0"]
+    assert (ok, loaded) == ("False", "False"), done.stderr[-300:]
+    assert int(megabytes) < 500
+
+
+def test_verify_has_a_limit_of_its_own_and_says_so(folder: Path) -> None:
+    from lowkey.release.limited import verify_limited
+
+    checks = verify_limited(folder)
+    assert all(check.ok for check in checks)
+    assert "within 2.1 GB and 600 seconds" in checks[-1].claim
+    starved = verify_limited(folder, memory=1 << 20)
+    assert not all(check.ok for check in starved)
+    assert "within 0.0 GB" in starved[-1].claim
+
+
+CLEARED = "\x1b[2J\x1b[Hyes  Everything holds"
+
+
+@pytest.mark.parametrize("place", ["public", "caveats", "method", "unit"])
+def test_no_text_of_a_folder_reaches_the_terminal_as_a_command(
+    folder: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    def change(records: list[dict[str, Any]]) -> None:
+        old = records[1]["plan"][place]
+        records[1]["plan"][place] = [*old, CLEARED] if isinstance(old, list) else CLEARED
+
+    with_ledger(folder, change)
+    for command in ("verify", "explain"):
+        assert run([command, str(folder)]) == 1
+        printed = capsys.readouterr()
+        assert "\x1b[2J" not in printed.out + printed.err
+        assert "\nyes  Everything" not in printed.out
+
+
+def test_a_card_makes_no_markup_of_what_a_plan_says() -> None:
+    from lowkey.privacy.plan import Plan
+    from lowkey.release.writing import facts_of
+    from lowkey.report import build_report, model_card
+
+    class Linked(lk.DPBias):
+        def plan_of(self, settings: Any) -> Plan:
+            plan = super().plan_of(settings)
+            return replace(plan, public=(*plan.public, "<b>x</b> [y](https://e.example) ![z](data:1)"))
+
+    model = Linked(epsilon=1.0, delta=1e-5).fit(CROWD.ratings()).model_
+    card = model_card(build_report(facts_of(model), model.ledger))
+    assert not re.search(r"(?<!\\)[<\[!]", card)
+    assert "https://" not in card
+
+
+def test_verify_says_what_it_cannot_know(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A forger's factors: consistent, so the answer is yes, and worth what it is worth; not with the curator's id."""
+    honest = json.loads((folder / "manifest.json").read_text())["id"]
+    with_model(folder, factors(0, item_bias=np.linspace(-1.0, 1.0, N)))
+    assert run(["verify", str(folder)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Everything that this release claims holds" not in printed
+    assert "The curator's word, which no folder can prove: that the noise was drawn" in printed
+    assert "Nor does it prove who wrote it" in printed
+    assert run(["verify", str(folder), "--id", honest]) == 1
