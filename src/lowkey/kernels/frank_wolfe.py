@@ -28,7 +28,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.kernels.user_solve import ridge_rows
+from lowkey.kernels.user_solve import FEW_ROWS, ridge_rows
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
@@ -186,74 +186,120 @@ def local_rows(
     user repeats the steps one by one.
     """
     if walk.ridge is None:
-        return _replay(offsets, items, targets, row_norm, walk.directions, walk.gains, walk.decays)
+        return _replay(offsets, items, targets, row_norm, walk)
     design = np.ascontiguousarray(walk.directions.T)
     coefficients = ridge_rows(offsets, items, targets, design, np.diag(walk.ridge))
     return coefficients, _predictions(offsets, items, design, coefficients)
 
 
-@njit(cache=True, error_model="numpy", parallel=True)
 def centered_rows(offsets, items, values, center, offset_reg, row_norm):
     """The users' centred rows, of norm at most ``row_norm``; and per user the offset and the factor that shrank the row."""
-    n_users = len(offsets) - 1
-    targets, own = np.empty(len(items)), np.zeros((n_users, 2))
-    for u in prange(n_users):
-        lo, hi = offsets[u], offsets[u + 1]
-        own[u, 1] = 1.0
-        if hi > lo:
-            offset = 0.0
-            for p in range(lo, hi):
-                offset += values[p] - center
-            offset /= hi - lo + offset_reg
-            squared_norm = 0.0
-            for p in range(lo, hi):
-                targets[p] = values[p] - center - offset
-                squared_norm += targets[p] * targets[p]
-            shrink = shrink_factor(squared_norm, row_norm)
-            for p in range(lo, hi):
-                targets[p] *= shrink
-            own[u, 0] = offset
-            own[u, 1] = shrink
+    targets, own = np.empty(len(items)), np.zeros((len(offsets) - 1, 2))
+    run = _center_few if len(own) <= FEW_ROWS else _center_many
+    run(offsets, values, center, offset_reg, row_norm, targets, own)
     return targets, own
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
-def _replay(offsets, items, targets, row_norm, directions, gains, decays):
+def _center_many(offsets, values, center, offset_reg, row_norm, targets, own):
+    for u in prange(len(own)):
+        _center_row(offsets[u], offsets[u + 1], values, center, offset_reg, row_norm, targets, own[u])
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _center_few(offsets, values, center, offset_reg, row_norm, targets, own):
+    for u in range(len(own)):
+        _center_row(offsets[u], offsets[u + 1], values, center, offset_reg, row_norm, targets, own[u])
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _center_row(lo, hi, values, center, offset_reg, row_norm, targets, own):
+    own[1] = 1.0
+    if hi > lo:
+        offset = 0.0
+        for p in range(lo, hi):
+            offset += values[p] - center
+        offset /= hi - lo + offset_reg
+        squared_norm = 0.0
+        for p in range(lo, hi):
+            targets[p] = values[p] - center - offset
+            squared_norm += targets[p] * targets[p]
+        shrink = shrink_factor(squared_norm, row_norm)
+        for p in range(lo, hi):
+            targets[p] *= shrink
+        own[0] = offset
+        own[1] = shrink
+
+
+def _replay(offsets, items, targets, row_norm, walk):
     """Walk every user through all rounds: Y <- decay Y - gain (A . v) v, then Y onto the ball of ``row_norm``."""
-    n_users, rounds = len(offsets) - 1, len(gains)
-    coefficients, predictions = np.zeros((n_users, rounds)), np.zeros(len(items))
-    for u in prange(n_users):
-        lo, hi = offsets[u], offsets[u + 1]
-        for t in range(rounds):
-            direction = directions[t]
-            along = 0.0
-            for p in range(lo, hi):
-                along += (predictions[p] - targets[p]) * direction[items[p]]
-            stride = -gains[t] * along
-            squared_norm = 0.0
-            for p in range(lo, hi):
-                predictions[p] = decays[t] * predictions[p] + stride * direction[items[p]]
-                squared_norm += predictions[p] * predictions[p]
-            shrink = shrink_factor(squared_norm, row_norm)
-            if shrink < 1.0:
-                for p in range(lo, hi):
-                    predictions[p] *= shrink
-            for s in range(t):
-                coefficients[u, s] *= decays[t] * shrink
-            coefficients[u, t] = stride * shrink
+    coefficients, predictions = np.zeros((len(offsets) - 1, len(walk.gains))), np.zeros(len(items))
+    run = _replay_few if len(coefficients) <= FEW_ROWS else _replay_many
+    steps = (walk.directions, walk.gains, walk.decays)
+    run(offsets, items, targets, row_norm, steps, coefficients, predictions)
     return coefficients, predictions
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
+def _replay_many(offsets, items, targets, row_norm, steps, coefficients, predictions):
+    for u in prange(len(coefficients)):
+        _replay_row(offsets[u], offsets[u + 1], items, targets, row_norm, steps, coefficients[u], predictions)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _replay_few(offsets, items, targets, row_norm, steps, coefficients, predictions):
+    for u in range(len(coefficients)):
+        _replay_row(offsets[u], offsets[u + 1], items, targets, row_norm, steps, coefficients[u], predictions)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _replay_row(lo, hi, items, targets, row_norm, steps, coefficients, predictions):
+    directions, gains, decays = steps
+    for t in range(len(gains)):
+        direction = directions[t]
+        along = 0.0
+        for p in range(lo, hi):
+            along += (predictions[p] - targets[p]) * direction[items[p]]
+        stride = -gains[t] * along
+        squared_norm = 0.0
+        for p in range(lo, hi):
+            predictions[p] = decays[t] * predictions[p] + stride * direction[items[p]]
+            squared_norm += predictions[p] * predictions[p]
+        shrink = shrink_factor(squared_norm, row_norm)
+        if shrink < 1.0:
+            for p in range(lo, hi):
+                predictions[p] *= shrink
+        for s in range(t):
+            coefficients[s] *= decays[t] * shrink
+        coefficients[t] = stride * shrink
+
+
 def _predictions(offsets, items, design, coefficients):
     predictions = np.empty(len(items))
-    for u in prange(len(offsets) - 1):
-        for p in range(offsets[u], offsets[u + 1]):
-            total = 0.0
-            for t in range(design.shape[1]):
-                total += design[items[p], t] * coefficients[u, t]
-            predictions[p] = total
+    run = _predict_few if len(coefficients) <= FEW_ROWS else _predict_many
+    run(offsets, items, design, coefficients, predictions)
     return predictions
+
+
+@njit(cache=True, error_model="numpy", parallel=True)
+def _predict_many(offsets, items, design, coefficients, predictions):
+    for u in prange(len(coefficients)):
+        _predict_row(offsets[u], offsets[u + 1], items, design, coefficients[u], predictions)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _predict_few(offsets, items, design, coefficients, predictions):
+    for u in range(len(coefficients)):
+        _predict_row(offsets[u], offsets[u + 1], items, design, coefficients[u], predictions)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _predict_row(lo, hi, items, design, coefficients, predictions):
+    for p in range(lo, hi):
+        total = 0.0
+        for t in range(design.shape[1]):
+            total += design[items[p], t] * coefficients[t]
+        predictions[p] = total
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
