@@ -1,4 +1,4 @@
-"""`explain`, `similar_items` and lists of what may be recommended: every rule, against its scores and its JavaScript half."""
+"""`explain`, `similar_items`, and lists of what may be recommended: every rule, against its scores and its JavaScript."""
 
 from __future__ import annotations
 
