@@ -29,6 +29,24 @@ NO_NUMBERS = {"what": "a history", "got": "ratings that are not numbers", "neede
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """score = base + offset + the parts' values, on the scale of ``by``, before it is clipped or goes through a link.
+
+    ``base`` is what somebody new gets, ``offset`` how this user rates at large, ``parts`` what each item of theirs adds.
+    """
+
+    item: Any
+    by: str
+    base: float
+    offset: float
+    parts: tuple[tuple[Any, float], ...]
+
+    @property
+    def score(self) -> float:
+        return self.base + self.offset + sum(value for _, value in self.parts)
+
+
+@dataclass(frozen=True)
 class Model:
     """What a fit leaves behind and a release folder holds. ``arrays`` are public: they are made from posts alone."""
 
@@ -138,18 +156,22 @@ class Model:
             return scores if scipy.sparse.issparse(X) else scores[0]
         return self.as_ratings(self.scores(rows))
 
-    def recommend(self, X: Any, n: int = 10, *, exclude_seen: bool = True) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def recommend(
+        self, X: Any, n: int = 10, *, items: Any = None, exclude: Any = (), exclude_seen: bool = True
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The ids and scores of the ``n`` best items: (n,) each for one history, (n_rows, n) for CSR rows.
 
-        Ranked in single precision, as other libraries do: the noise is far above what it rounds away.
+        Only of ``items``, if given, and none of ``exclude``. Ranked in single precision, as other libraries do: the noise
+        is far above what it rounds away.
         """
         rows = self.histories(X)
-        seen = int(np.diff(rows.indptr).max(initial=0)) if exclude_seen else 0
-        if not 1 <= n <= self.domain.n_items - seen:
+        barred = self._barred(items, exclude)
+        left = self._left(rows if exclude_seen else None, barred)
+        if not 1 <= n <= left:
             raise InputError(
                 what="n",
                 got=f"{n}",
-                needed=f"1 to {self.domain.n_items - seen}: the catalogue without what was seen",
+                needed=f"1 to {left}: the catalogue without what was seen or left out",
                 try_="a smaller n, or exclude_seen=False",
             )
         positions = np.empty((rows.shape[0], n), np.int64)
@@ -157,7 +179,10 @@ class Model:
         score = self._rule.scorer(rows, np.float32)
 
         def fill(part: slice) -> None:
-            positions[part], best[part] = top_n(score(part), n, rows[part] if exclude_seen else None)
+            scores = score(part)
+            if barred is not None:
+                scores[:, barred] = -np.inf
+            positions[part], best[part] = top_n(scores, n, rows[part] if exclude_seen else None)
 
         chunks = self._chunks(rows)
         if len(chunks) < 2:  # one user asks: threads would take longer to start than the answer
@@ -168,6 +193,56 @@ class Model:
                 list(pool.map(fill, chunks))
         ids, best = self.domain.ids(positions), self.as_ratings(best)
         return (ids, best) if scipy.sparse.issparse(X) else (ids[0], best[0])
+
+    def _known(self, what: str, ids: Any) -> NDArray[np.int32]:
+        positions = self.domain.positions(list(ids))
+        if (positions < 0).any():
+            refuse(what, got="ids that the catalogue does not have", needed="known ids", try_="dropping them")
+        return positions
+
+    def _barred(self, items: Any, exclude: Any) -> NDArray[np.bool_] | None:
+        """(n_items,): what may not be recommended to anybody; None if all may."""
+        if items is None and len(exclude) == 0:
+            return None
+        barred = np.full(self.domain.n_items, items is not None)
+        if items is not None:
+            barred[self._known("items", items)] = False
+        barred[self._known("exclude", exclude)] = True
+        return barred
+
+    def _left(self, seen: Histories | None, barred: NDArray[np.bool_] | None) -> int:
+        """How many items can be recommended to everybody."""
+        left = self.domain.n_items - (0 if barred is None else int(barred.sum()))
+        if seen is None:
+            return left
+        counted = np.ones(seen.nnz, np.int64) if barred is None else (~barred)[seen.indices].astype(np.int64)
+        ends = np.concatenate([[0], np.cumsum(counted)])[seen.indptr]
+        return left - int(np.diff(ends).max(initial=0))
+
+    def explain(self, history: Any, item: Any) -> Explanation:
+        """Why an item gets its score: what each item of the history adds to it, the largest first."""
+        rows, at = self.histories(history), int(self._known("item", [item])[0])
+        if rows.shape[0] != 1:
+            refuse("a history", got=f"{rows.shape[0]} rows", needed="one", try_="rows[[0]]")
+        base, offset, parts = self._rule.explain(rows, at)
+        order = np.argsort(-np.abs(parts), kind="stable")
+        named = zip(self.domain.ids(rows.indices[order]).tolist(), parts[order].tolist(), strict=True)
+        return Explanation(self.domain.ids([at]).tolist()[0], self._rule.scale, base, offset, tuple(named))
+
+    def similar_items(self, item: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """The ids of the ``n`` items most like this one, and how alike they are: the cosine of their factors, or for a
+        model of item weights what having the one adds to the other."""
+        at = int(self._known("item", [item])[0])
+        alike = self._rule.alike(at)
+        if alike is None:
+            refuse("similar items", got="an item of which the release says nothing but its place",
+                   needed="an item with factors or weights", try_="another item, or recommend")  # fmt: skip
+        alike[at] = -np.inf
+        left = int(np.isfinite(alike).sum())
+        if not 1 <= n <= left:
+            refuse("n", got=f"{n}", needed=f"1 to {left}: the items that can be compared", try_="a smaller n")
+        positions, best = top_n(alike[None], n)
+        return self.domain.ids(positions[0]), best[0].astype(np.float64)
 
     def release(self, folder: str | Path) -> Path:
         """Write the folder that may be published."""
@@ -213,9 +288,19 @@ class ModelMethods:
         """Expected ratings, or scores for binary feedback, of every item or of ``items``."""
         return self._fitted().predict(X, items)
 
-    def recommend(self, X: Any, n: int = 10, *, exclude_seen: bool = True) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Ids and scores of the ``n`` best items for each history."""
-        return self._fitted().recommend(X, n, exclude_seen=exclude_seen)
+    def recommend(
+        self, X: Any, n: int = 10, *, items: Any = None, exclude: Any = (), exclude_seen: bool = True
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Ids and scores of the ``n`` best items for each history: only of ``items``, if given, and none of ``exclude``."""
+        return self._fitted().recommend(X, n, items=items, exclude=exclude, exclude_seen=exclude_seen)
+
+    def explain(self, history: Any, item: Any) -> Explanation:
+        """Why an item gets its score: what each item of the history adds to it."""
+        return self._fitted().explain(history, item)
+
+    def similar_items(self, item: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Ids of the ``n`` items most like this one, and how alike they are."""
+        return self._fitted().similar_items(item, n)
 
     def release(self, folder: str | Path) -> Path:
         """Write the folder that may be published."""

@@ -32,6 +32,7 @@ COMMANDS = {
     "plan": "lowkey.cli.plan:plan",
     "ledger": "lowkey.cli.ledger:ledger",
     "export": "lowkey.cli.export:export",
+    "serve": "lowkey.cli.serve:serve",
 }
 MORE_COMMANDS = "lowkey.commands"  # the entry points of other packages, such as lowkey-lab
 INTERRUPTED = 130

@@ -19,11 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lowkey.data.ids import comparable, id_array, int64_array, is_integer, numpy_array
+from lowkey.data.ids import comparable, id_array, int64_array, is_integer, is_text, numpy_array
 from lowkey.errors import refuse
 
 FEEDBACK_KINDS = ("ratings", "binary")
 MOST_ITEMS = 2**31 - 1  # positions are int32
+FEW_IDS, INDEXED_ITEMS = 4096, 2**20  # an index pays for short look-ups, and costs about 150 bytes per item
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,13 @@ class Domain:
     are kept in their one spelling (data/ids.py): without white space around them, in Unicode's normal form C.
     """
 
-    __slots__ = ("_expected_users", "_item_ids", "_positional", "_scale")
+    __slots__ = ("_expected_users", "_index", "_item_ids", "_positional", "_scale")
 
     _item_ids: pa.Array
     _positional: bool
     _scale: Scale
     _expected_users: int | None
+    _index: dict[str, int] | None
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class Domain:
             ("_positional", positional),
             ("_scale", Scale(feedback, rating_range)),
             ("_expected_users", _checked_expected_users(expected_users)),
+            ("_index", None),
         ):
             object.__setattr__(self, name, value)
 
@@ -136,7 +139,14 @@ class Domain:
         """
         if hasattr(ids, "__len__") and len(ids) == 0:  # an empty history has ids of no kind
             return np.empty(0, np.int32)
-        return self.look_up(id_array(ids, "item ids")).copy()
+        wanted = id_array(ids, "item ids")
+        if len(wanted) > FEW_IDS or self.n_items > INDEXED_ITEMS:
+            return self.look_up(wanted).copy()
+        # A look-up scans the catalogue, which for one history takes longer than everything else together.
+        if self._index is None:
+            object.__setattr__(self, "_index", {text: i for i, text in enumerate(_texts(self._item_ids))})
+        assert self._index is not None
+        return np.array([self._index.get(text, -1) for text in _texts(wanted)], np.int32)
 
     def look_up(self, ids: pa.Array) -> npt.NDArray[np.int32]:
         """`positions` for the readers: of a clean Arrow array, and read-only, which saves a copy of a long column."""
@@ -202,6 +212,11 @@ class Domain:
     def __repr__(self) -> str:
         expected = "" if self._expected_users is None else f", expecting {self._expected_users} users"
         return f"Domain({self.n_items} items, {self._scale}{expected})"
+
+
+def _texts(ids: pa.Array) -> list[str]:
+    """Ids are the same exactly if their texts are."""
+    return (ids if is_text(ids.type) else ids.cast(pa.string())).to_pylist()
 
 
 def _is_count(items: Any) -> bool:

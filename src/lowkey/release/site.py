@@ -40,12 +40,27 @@ def write_site(
 ) -> dict[str, Any]:
     """Write the site of a release that holds all its claims; returns what its manifest says. Nothing is spent."""
     destination = check_destination(out)
+    check_claims(folder)
+    contents = site_files(Path(folder), load(folder), precision, titles, heading)
+    destination.mkdir(exist_ok=True)
+    for name, content in contents.items():
+        (destination / name).write_bytes(content)
+    return json.loads(contents[MANIFEST]) | {"bytes": sum(map(len, contents.values())), "names": sorted(contents)}
+
+
+def check_claims(folder: str | Path) -> None:
+    """Refuse a folder of which a claim does not hold."""
     failed = [check for check in verify(folder) if not check.ok]
     if failed:
         broken(
             f"a claim that does not hold: {failed[0].claim} ({failed[0].detail})", "a release that `lowkey verify` passes"
         )
-    source, model = Path(folder), load(folder)
+
+
+def site_files(
+    source: Path, model: Model, precision: str = "float16", titles: dict[str, str] | None = None, heading: str = ""
+) -> dict[str, bytes]:
+    """The site's files by name, of a folder whose claims were checked and of its model."""
     report = json.loads((source / REPORT).read_text("utf-8"))
     privacy = {name: report[name] for name in ("statement", "epsilon", "delta", "unit")}
     facts = {"release": read_manifest(source)["id"], "privacy": privacy}
@@ -53,10 +68,7 @@ def write_site(
     contents[SCRIPT] = _web(SCRIPT).encode()
     contents[REPORT_PAGE] = (source / REPORT_PAGE).read_bytes()
     contents[PAGE] = _page(contents, heading).encode()
-    destination.mkdir(exist_ok=True)
-    for name, content in contents.items():
-        (destination / name).write_bytes(content)
-    return json.loads(contents[MANIFEST]) | {"bytes": sum(map(len, contents.values())), "names": sorted(contents)}
+    return contents
 
 
 def model_files(

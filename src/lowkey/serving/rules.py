@@ -17,7 +17,7 @@ from lowkey.kernels.user_solve import ridge_rows
 from lowkey.linalg.links import link_of
 from lowkey.serving.projection import ProjectionRule
 from lowkey.serving.replay import ReplayRule
-from lowkey.serving.rule import LinearRule, Precision, Rule, Scorer
+from lowkey.serving.rule import LinearRule, Precision, Reasons, Rule, Scorer
 
 
 class FactorRule(LinearRule):
@@ -37,16 +37,28 @@ class FactorRule(LinearRule):
     def item_prior(self) -> NDArray[np.float64]:
         return self.settings["center"] + np.asarray(self.arrays["item_bias"], np.float64)
 
-    def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        design = self.design
-        ridge = np.full(design.shape[1], float(self.settings["reg"]))
+    @cached_property
+    def penalty(self) -> NDArray[np.float64]:
+        """(width, width), on x in the ridge regression: x^T penalty x."""
+        ridge = np.full(self.design.shape[1], float(self.settings["reg"]))
         if self.settings["offset_reg"] is not None:
             ridge[0] = self.settings["offset_reg"]
-        penalty = np.diag(ridge)
-        if weight := self.settings.get("unobserved_weight"):
-            penalty += weight * (design.T @ design)
+        unobserved = self.settings.get("unobserved_weight") or 0.0
+        return np.diag(ridge) + unobserved * (self.design.T @ self.design)
+
+    def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
         residuals = histories.data - self.item_prior[histories.indices]
-        return ridge_rows(histories.indptr.astype(np.int64), histories.indices, residuals, design, penalty)
+        return ridge_rows(histories.indptr.astype(np.int64), histories.indices, residuals, self.design, self.penalty)
+
+    def explain(self, history: scipy.sparse.csr_array, item: int) -> Reasons:
+        """part_p = (0, F_i) (P + D^T D)^-1 d_p t_p, with d = (1, F) or F."""
+        own, influence = self.design[history.indices], self.design[item].copy()
+        residuals = history.data - self.item_prior[history.indices]
+        offset = 0.0
+        if self.settings["offset_reg"] is not None:
+            offset, influence[0] = float(self.transform(history)[0, 0]), 0.0
+        parts = own @ np.linalg.solve(self.penalty + own.T @ own, influence) * residuals if own.size else residuals * 0.0
+        return Reasons(float(self.item_prior[item]), offset, parts)
 
 
 class ItemWeightsRule(Rule):
@@ -69,6 +81,35 @@ class ItemWeightsRule(Rule):
         scores[:] = head.min(axis=1, initial=0.0)[:, None] + self.arrays["tail_scores"]
         scores[:, self.arrays["head"]] = head
         return scores
+
+    @cached_property
+    def slots(self) -> NDArray[np.int64]:
+        """(n_items,): every item's place in the head, or -1."""
+        slots = np.full(self.n_items, -1)
+        slots[self.arrays["head"]] = np.arange(len(self.arrays["head"]))
+        return slots
+
+    def weights(self, slots: Any, to: Any) -> NDArray[np.float64]:
+        """What an item at one place of the head adds to the score of one at another."""
+        weighted = np.asarray(self.arrays["item_weights"][slots, to] * self.arrays["output_weights"][to], np.float64)
+        return weighted * self.arrays["input_weights"][slots]
+
+    def explain(self, history: scipy.sparse.csr_array, item: int) -> Reasons:
+        """part_p = W_pi on the head. Nothing is known of somebody new; an item outside has only its place behind it."""
+        parts, to = np.zeros(len(history.indices)), self.slots[item]
+        if to < 0:
+            return Reasons(float(self._scores(history, np.float64)[0, item]), 0.0, parts)
+        inside = self.slots[history.indices] >= 0
+        parts[inside] = self.weights(self.slots[history.indices[inside]], to)
+        return Reasons(0.0, 0.0, parts)
+
+    def alike(self, item: int) -> NDArray[np.float64] | None:
+        """What having this item adds to the others of the head."""
+        if self.slots[item] < 0:
+            return None
+        found = np.full(self.n_items, -np.inf)
+        found[self.arrays["head"]] = self.weights(self.slots[item], np.arange(len(self.arrays["head"])))
+        return found
 
 
 class ListRule(ItemWeightsRule):
@@ -98,6 +139,19 @@ class ListRule(ItemWeightsRule):
         scores[:, self.arrays["head"]] += users[:, :-1].astype(dtype)
         return scores
 
+    def weights(self, slots: Any, to: Any) -> NDArray[np.float64]:
+        return super().weights(slots, to) - self.arrays["mean_weights"][to]
+
+    def explain(self, history: scipy.sparse.csr_array, item: int) -> Reasons:
+        """part_p = popularity_i + W_pi - mean_i for an item of the head that counts as taken."""
+        liked = -np.inf if self.settings["liked"] is None else self.settings["liked"]
+        counts = (self.slots[history.indices] >= 0) & (history.data >= liked)
+        popularity, to = float(self.arrays["popularity"][item]), self.slots[item]
+        parts = np.where(counts, popularity, 0.0)
+        if to >= 0:
+            parts[counts] += self.weights(self.slots[history.indices[counts]], to)
+        return Reasons(popularity, 0.0, parts)
+
 
 class SignRule(Rule):
     """score = h(item_factors . user_factors), the probability of a like; one-bit completion.
@@ -107,18 +161,38 @@ class SignRule(Rule):
 
     STEPS = 80  # a fixed number: stopping when all rows are done would tie them together
 
+    @cached_property
+    def factors(self) -> NDArray[np.float64]:
+        return np.ascontiguousarray(self.arrays["item_factors"], np.float64)
+
+    @cached_property
+    def _single(self) -> NDArray[np.float32]:
+        return np.ascontiguousarray(self.factors.T, np.float32)
+
+    @property
+    def scale(self) -> str:
+        return "probit score" if self.settings["link"] == "probit" else "log-odds"
+
+    def _signs(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
+        return np.where(histories.data > self.settings["threshold"], 1.0, -1.0)
+
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        link = link_of(self.settings["link"])
-        factors = np.ascontiguousarray(self.arrays["item_factors"], np.float64)
-        signs = np.where(histories.data > self.settings["threshold"], 1.0, -1.0)
+        curvature = link_of(self.settings["link"]).most_curvature
         reg, probit = float(self.settings["reg"]), self.settings["link"] == "probit"
-        offsets = histories.indptr.astype(np.int64)
-        return sign_rows(offsets, histories.indices, signs, factors, reg, link.most_curvature, probit, self.STEPS)
+        rows = (histories.indptr.astype(np.int64), histories.indices, self._signs(histories))
+        return sign_rows(*rows, self.factors, reg, curvature, probit, self.STEPS)
 
     def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
-        users, factors = self.transform(histories).astype(dtype), np.asarray(self.arrays["item_factors"], dtype)
+        users = self.transform(histories).astype(dtype)
+        items = self._single if dtype is np.float32 else self.factors.T
         probability = link_of(self.settings["link"]).probability
-        return lambda part: probability(users[part] @ factors.T)
+        return lambda part: probability(users[part] @ items)
+
+    def explain(self, history: scipy.sparse.csr_array, item: int) -> Reasons:
+        """At the maximum reg x = sum of pull_p F_p, so that part_p = pull_p F_i . F_p / reg, before the link."""
+        own, signs = self.factors[history.indices], self._signs(history)
+        pulls = signs * link_of(self.settings["link"]).slope(signs * (own @ self.transform(history)[0]))
+        return Reasons(0.0, 0.0, pulls * (own @ self.factors[item]) / float(self.settings["reg"]))
 
 
 RULES: dict[str, type[Rule]] = {

@@ -1,0 +1,133 @@
+"""Local room: what is asked and answered, as the OpenAPI document states it.
+
+Whatever tells of a person stands in the body of a POST: addresses end up in the logs of every proxy on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+ItemId = StrictInt | StrictStr
+Rating = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+History = dict[str, Rating] | list[ItemId]
+Count = Annotated[int, Field(strict=True, ge=1)]
+
+OWN_WORDS = "own_words"  # the kind of an error whose message is ours and holds no value
+A_HISTORY = "an object {item id: rating}, or for a model of likes a list of item ids"
+UNKNOWN = "error, or ignore for ids of a history that the catalogue does not have"
+MINE = {"film 7": 5.0, "film 9": 1.5}
+
+
+class Asked(BaseModel):
+    """A request has its fields and no others; a default must be as good as what it stands for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Recommend(Asked):
+    history: History | None = Field(None, description=A_HISTORY)
+    histories: list[History] | None = Field(None, description="a list of histories")
+    n: Count = Field(10, description="how many items, 1 or more")
+    items: list[ItemId] | None = Field(None, description="a list of item ids: only these are recommended")
+    exclude: list[ItemId] = Field([], description="a list of item ids: none of these is recommended")
+    exclude_seen: StrictBool = Field(True, description="true or false: leave out what a history has")
+    unknown: Literal["error", "ignore"] = Field("error", description=UNKNOWN)
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"history": MINE, "n": 3},
+                {"histories": [MINE, {}], "exclude": ["film 1"], "unknown": "ignore"},
+            ]
+        }
+    )
+
+    @model_validator(mode="after")
+    def _one_or_many(self) -> Recommend:
+        if (self.history is None) == (self.histories is None):
+            raise PydanticCustomError(OWN_WORDS, "Give either history or histories")
+        return self
+
+
+class Similar(Asked):
+    item: ItemId = Field(description="an item id")
+    n: Count = Field(10, description="how many items, 1 or more")
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"item": "film 7", "n": 3}]})
+
+
+class Explain(Asked):
+    history: History = Field(description=A_HISTORY)
+    item: ItemId = Field(description="an item id")
+    unknown: Literal["error", "ignore"] = Field("error", description=UNKNOWN)
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"history": MINE, "item": "film 3"}]})
+
+
+class Answer(BaseModel):
+    release: str = Field(description="the id of the release that answered")
+
+
+class Best(BaseModel):
+    items: list[ItemId]
+    scores: list[float]
+
+
+class OneList(Answer, Best):
+    """For one history."""
+
+
+class ManyLists(Answer):
+    """For histories: a list for each, in their order."""
+
+    lists: list[Best]
+
+
+class Part(BaseModel):
+    item: ItemId
+    value: float
+
+
+class Why(Answer):
+    """base + offset + the parts' values is the score on the scale of ``by``, before it is clipped or linked."""
+
+    item: ItemId
+    by: str
+    base: float
+    offset: float
+    parts: list[Part]
+
+
+class Catalogue(Answer):
+    n_items: int
+    start: int
+    items: list[ItemId]
+
+
+class Promise(Answer):
+    sentence: str
+    guarantee: dict[str, Any]
+
+
+class Error(BaseModel):
+    error: str = Field(description="one sentence")
+
+
+class Tensor(BaseModel):
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class ModelFacts(BaseModel):
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+REQUESTS: tuple[type[Asked], ...] = (Recommend, Similar, Explain)
