@@ -1,9 +1,10 @@
 """Gate room: the append-only, hash-chained record of what was posted, with what noise; it recomputes the guarantee.
 
 One JSON object a line: ``open``, then for every fit a ``plan``, and for every post a ``reserve`` (on disk before the
-noise is drawn) and a ``commit`` (after). Every line carries the hash of the line before it; a side file ``.head``
-remembers the last line that was written in full. So a changed byte and a cut-off end are both seen, and a line that a
-crash left half-written, whose post therefore never happened, is dropped. A reservation counts as spent, committed or not.
+noise is drawn) and a ``commit`` (after). A stream is reserved once, and each of its posts is a ``part`` and a ``commit``
+(parts.py). Every line carries the hash of the line before it; a side file ``.head`` remembers the last line that was
+written in full. So a changed byte and a cut-off end are both seen, and a line that a crash left half-written, whose post
+therefore never happened, is dropped. A reservation counts as spent, committed or not.
 
 An old copy of ledger and ``.head`` together is a whole ledger, and whoever restores it gets the budget back. Only what was
 written down elsewhere can tell: ``expect_head``, or an ``anchor`` file outside the ledger's folder (anchor.py).
@@ -25,6 +26,7 @@ from lowkey.errors import BudgetError, InputError, LedgerError
 from lowkey.privacy.anchor import Anchor
 from lowkey.privacy.chain import Head, Record, broken, record_hash, verify_chain, write_head
 from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import Price, price
 
@@ -115,7 +117,7 @@ class Ledger:
             plans[0].unit,
             tuple(dict.fromkeys(fact for plan in plans for fact in plan.public)),
             tuple(caveats),
-            noise_is_private=all(r["noise_is_private"] for r in self.records if r["kind"] == "reserve"),
+            noise_is_private=all(r["noise_is_private"] for r in self.records if r["kind"] in ("reserve", "part")),
         )
 
     # Writing ---------------------------------------------------------------------------------------------------------
@@ -125,8 +127,18 @@ class Ledger:
             self._catch_up()
             for earlier in self.plans():
                 _check_units(earlier, plan)
+                if (
+                    plan.schedule is not None
+                    and earlier.schedule is not None
+                    and earlier.schedule.name == plan.schedule.name
+                ):
+                    raise broken("a stream of this name is booked on it already")
             self._check_total(tuple(plan.lines))
             self._append({"kind": "plan", "plan": plan.to_json()})
+            if plan.schedule is not None:  # in full, whatever comes of it
+                booked = {"stream": plan.schedule.name, "releases": plan.schedule.horizon}
+                for line in plan.lines:
+                    self._append({"kind": "reserve", "line": line.to_json(), "statistic": booked, "noise_is_private": True})
 
     def reserve(self, line: Line, description: Record, *, noise_is_private: bool) -> int:
         """Put one post on record before it happens. Returns the number of the reservation."""
@@ -138,10 +150,34 @@ class Ledger:
                 {"kind": "reserve", "line": one.to_json(), "statistic": description, "noise_is_private": noise_is_private}
             )
 
+    def parts(self, stream: str) -> Parts:
+        """What was posted of a stream so far."""
+        with self._locked():
+            self._catch_up()
+            return Parts.of(self.records, stream)
+
+    def reserve_part(self, line: Line, stream: str, release: int, description: Record, *, noise_is_private: bool) -> int:
+        """Put one post of a stream on record before it happens. It is paid for: the stream is."""
+        with self._locked():
+            self._catch_up()
+            Parts.of(self.records, stream).check_next(line.name, release)
+            return self._append(
+                {
+                    "kind": "part",
+                    "stream": stream,
+                    "name": line.name,
+                    "release": release,
+                    "statistic": description,
+                    "noise_is_private": noise_is_private,
+                }
+            )
+
     def commit(self, reservation: int, sha256: str) -> None:
         """Put on record that the post happened, with the hash of the public array."""
         with self._locked():
             self._catch_up()
+            if self.records[reservation]["kind"] == "part":
+                Parts.of(self.records, self.records[reservation]["stream"]).check_commit(reservation)
             self._append({"kind": "commit", "reservation": reservation, "sha256": sha256})
 
     def _check_total(self, more: tuple[Line, ...]) -> None:
