@@ -56,7 +56,7 @@ class Billboard:
         posted = self._release(unreleased, line)
         if self.keep is not None:
             self.keep(reservation, posted)
-        self.ledger.commit(reservation, _sha256(posted))
+        self.ledger.commit(reservation, sha256_of(posted))
         if self.on_post is not None:
             self.on_post(line.name)
         return posted
@@ -135,7 +135,7 @@ def _unplanned(name: str, planned: str) -> PlanError:
     )
 
 
-def _sha256(posted: NDArray[np.float64] | Selection) -> str:
+def sha256_of(posted: NDArray[np.float64] | Selection) -> str:
     if isinstance(posted, Selection):
         text = "\n".join(f"{key} {total!r}" for key, total in zip(posted.keys, posted.sums.tolist(), strict=True))
         return hashlib.sha256(text.encode()).hexdigest()
