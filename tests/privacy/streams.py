@@ -132,5 +132,5 @@ def check_fresh_noise(known: StreamRecord) -> None:
 def _run(stream: lk.Stream, ratings: lk.TimedRatings, found: StreamRecord) -> None:
     for _ in range(stream.schedule.horizon):
         found.models.append(stream.release(ratings))
-    cohorts = ratings._cohorts(stream.calendar, stream.schedule.horizon)
+    cohorts = stream._cohorts(ratings, stream.schedule.horizon)
     found.cohorts = [frozenset(cohort._open_keys().tolist()) for cohort in cohorts]

@@ -13,6 +13,7 @@ from replay import Violation
 
 import lowkey as lk
 from lowkey.data.calendar import Calendar
+from lowkey.data.spoken import Spoken
 from lowkey.data.timed import TimedRatings
 from lowkey.errors import InputError, LedgerError, PlanError
 from lowkey.privacy.noise import SeededNoise
@@ -75,9 +76,9 @@ def test_who_is_erased_meanwhile_moves_less(tmp_path: Path) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(streams.timed(FRAME, domain), name)
 
-        def _cohorts(self, calendar: Calendar, release: int) -> Any:
+        def _settled(self, calendar: Calendar, release: int, spoken: Any) -> Any:
             frame = FRAME if release <= 4 else without
-            return streams.timed(frame, domain)._cohorts(calendar, release)
+            return streams.timed(frame, domain)._settled(calendar, release, spoken)
 
     share = streams.replay(known, a_stream(tmp_path / "erased", "counts"), Erased())["item_counts"]  # pyright: ignore
     column = np.array([row[1] for row in Schedule.optimal("a", T).coefficients[1:4]]) / 2.0**24
@@ -104,14 +105,14 @@ def caught(tmp_path: Path, stream: Any = a_stream) -> str:
 
 
 def test_a_user_who_speaks_twice_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    once = TimedRatings._cohorts
+    once = TimedRatings._settled
 
-    def twice(self: TimedRatings, calendar: Calendar, release: int) -> Any:
-        return (
-            once(self, calendar, release)[:-1] + once(self, calendar, 1) if release > 4 else once(self, calendar, release)
-        )
+    def twice(self: TimedRatings, calendar: Calendar, release: int, spoken: Any) -> Any:
+        settled, cohorts = once(self, calendar, release, spoken)
+        again = once(self, calendar, release, spoken)[1][:1]
+        return settled, (cohorts[:-1] + again if release > 4 else cohorts)
 
-    monkeypatch.setattr(TimedRatings, "_cohorts", twice)
+    monkeypatch.setattr(TimedRatings, "_settled", twice)
     assert "moves the whole stream" in caught(tmp_path)
 
 
@@ -124,6 +125,46 @@ def test_a_column_above_one_is_seen(tmp_path: Path) -> None:
         return stream
 
     assert "moves the whole stream by 1.00" in caught(tmp_path, wide)
+
+
+def re_dated(folder: Path, user: int) -> tuple[streams.StreamRecord, Any]:
+    """The user's ratings are re-dated every week, so that by the rule they would speak anew at each release."""
+    without = FRAME[FRAME["user"] != user]
+    known = streams.record(a_stream(folder / "never", "counts"), streams.timed(without, BINARY))
+
+    class ReDated:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(streams.timed(FRAME, BINARY), name)
+
+        def _settled(self, calendar: Calendar, release: int, spoken: Any) -> Any:
+            now = calendar.time_of(release) - calendar.wait
+            frame = FRAME.assign(time=np.where(FRAME["user"] == user, now, FRAME["time"]))
+            return streams.timed(frame, BINARY)._settled(calendar, release, spoken)
+
+    return known, ReDated()
+
+
+def many_ratings() -> int:
+    return int(FRAME["user"].value_counts().index[0])
+
+
+def test_who_is_re_dated_does_not_speak_again(tmp_path: Path) -> None:
+    known, ratings = re_dated(tmp_path, many_ratings())
+    share = streams.replay(known, a_stream(tmp_path / "s", "counts"), ratings)["item_counts"]
+    assert 0.0 < share <= 1.0
+
+
+def test_a_stream_that_forgets_who_spoke_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, ratings = re_dated(tmp_path, many_ratings())
+    monkeypatch.setattr(Spoken, "read", lambda *given: Spoken.fresh())
+    rule = TimedRatings._settled
+
+    def by_rule_alone(self: TimedRatings, calendar: Calendar, release: int, spoken: Spoken) -> Any:
+        return rule(self, calendar, release, self._rebuilt(calendar, release))
+
+    monkeypatch.setattr(TimedRatings, "_settled", by_rule_alone)
+    with pytest.raises(Violation, match="moves the whole stream"):
+        streams.replay(known, a_stream(tmp_path / "s", "counts"), ratings)
 
 
 def test_noise_that_is_used_again_is_seen(tmp_path: Path) -> None:

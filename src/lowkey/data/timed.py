@@ -1,7 +1,8 @@
 """Vault room: ratings with times, closed; cut into the cohorts of a stream: who speaks at which release, with what.
 
-A cohort's row is what the user had rated by the time of their release. So all cohorts can be made anew from one table, at
-any later time, as long as ratings are only added. Whoever is erased is in no cohort any more.
+A cohort's row is what the user had rated by the time of their release, so that all cohorts are made anew from one table at
+any later time. When somebody speaks follows from the calendar, once; then it is on record (spoken.py). Whoever is erased is
+in no cohort any more.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false
@@ -31,6 +32,7 @@ from lowkey.data.domain import Domain
 from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import frame_columns
+from lowkey.data.spoken import Spoken
 from lowkey.errors import InputError, quotes_nobody, refuse, without_values
 from lowkey.privacy.closed import Closed
 from lowkey.privacy.stream import MOST_SPEAKERS
@@ -87,10 +89,18 @@ class TimedRatings(Closed):
     def domain(self) -> Domain:
         return self._domain
 
-    def _cohorts(self, calendar: Calendar, release: int) -> list[Ratings]:
-        """Those who speak at releases 1 ... ``release``, each with the row of then."""
-        speaks = calendar.speaks_at(self._offsets, self._times)
-        return [self._cohort(np.flatnonzero(speaks == s), calendar.time_of(s)) for s in range(1, release + 1)]
+    def _settled(self, calendar: Calendar, release: int, spoken: Spoken) -> tuple[Spoken, list[Ratings]]:
+        """Who has spoken once ``release`` is made, and the cohorts 1 ... ``release``, each with the rows of then."""
+        by_rule = calendar.speaks_at(self._offsets, self._times)
+        settled, speaks = spoken.settled(self._keys, by_rule, release)
+        return settled, [self._cohort(np.flatnonzero(speaks == s), calendar.time_of(s)) for s in range(1, release + 1)]
+
+    def _rebuilt(self, calendar: Calendar, release: int) -> Spoken:
+        """Who has spoken up to a release, by the rule alone."""
+        by_rule, spoken = calendar.speaks_at(self._offsets, self._times), Spoken.fresh()
+        for s in range(1, release + 1):
+            spoken, _ = spoken.settled(self._keys, by_rule, s)
+        return spoken
 
     def _cohort(self, users: npt.NDArray[Any], until: int) -> Ratings:
         if len(users) >= MOST_SPEAKERS:

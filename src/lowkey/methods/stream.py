@@ -13,6 +13,8 @@ from typing import Any
 
 from lowkey.data.calendar import Calendar
 from lowkey.data.domain import Domain
+from lowkey.data.ratings import Ratings
+from lowkey.data.spoken import Spoken
 from lowkey.data.timed import TimedRatings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
@@ -27,7 +29,7 @@ from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Plan
 from lowkey.privacy.stream import Schedule
 
-LEDGER, POSTS = "ledger.jsonl", "posts"
+LEDGER, POSTS, PRIVATE = "ledger.jsonl", "posts", "private"
 SPEAKS_ONCE = (
     "Everybody speaks once in this stream, by the calendar, with all ratings up to then; what they rate later has no part "
     "in it. The guarantee is for all of its releases together, made or not."
@@ -105,19 +107,39 @@ class Stream:
         """The number of the last release that is made."""
         return self.parts.complete
 
-    def release(self, ratings: TimedRatings, number: int | None = None, *, engine: Engine | None = None) -> Model:
+    def release(
+        self,
+        ratings: TimedRatings,
+        number: int | None = None,
+        *,
+        engine: Engine | None = None,
+        rebuild: bool = False,
+    ) -> Model:
         """Make release ``number`` (by default the next one) and those before it that were missed.
 
         One that is made already is made again from what was posted: it is the same, and no rating is looked at.
+        ``rebuild`` makes the private state anew where it is lost, from the times of the ratings: sound if, since the
+        stream began, ratings were only added or whole users erased.
         """
         last = self.made
         number = last + 1 if number is None else number
         self.schedule.check_release(number)
         if ratings.domain != self.domain:
             refuse("ratings", got="another domain than the stream's", needed="the same", try_="the stream's own catalogue")
+        if rebuild:
+            state = ratings._rebuilt(self.calendar, last)  # pyright: ignore[reportPrivateUsage]
+            state.write(self.folder / PRIVATE, self.schedule.name, self.billboard.ledger)
         for release in range(last + 1, number + 1):
-            self._made(release, ratings._cohorts(self.calendar, release), engine)  # pyright: ignore[reportPrivateUsage]
+            self._made(release, self._cohorts(ratings, release), engine)
         return self.model(number)
+
+    def _cohorts(self, ratings: TimedRatings, release: int) -> list[Ratings]:
+        """Who speaks is on record before anything of theirs is posted: a crash in between lets nobody speak twice."""
+        ledger, place = self.billboard.ledger, self.folder / PRIVATE
+        spoken = Spoken.read(place, self.schedule.name, ledger)
+        settled, cohorts = ratings._settled(self.calendar, release, spoken)  # pyright: ignore[reportPrivateUsage]
+        settled.write(place, self.schedule.name, ledger)
+        return cohorts
 
     def model(self, number: int | None = None) -> Model:
         """The model of a release that is made, from its posts alone."""

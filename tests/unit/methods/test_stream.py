@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,11 @@ def timed(frame: pd.DataFrame) -> lk.TimedRatings:
     return lk.TimedRatings.from_frame(frame, DOMAIN, user="user", item="item", time="time")
 
 
+def cohorts_of(frame: pd.DataFrame, release: int = 6) -> list[lk.Ratings]:
+    ratings = timed(frame)
+    return ratings._settled(CALENDAR, release, ratings._rebuilt(CALENDAR, release))[1]
+
+
 FRAME = table()
 
 
@@ -64,7 +70,7 @@ def words(times: np.ndarray) -> int:
 
 
 def test_cohorts_are_what_the_rule_says() -> None:
-    cohorts = timed(FRAME)._cohorts(CALENDAR, T)
+    cohorts = cohorts_of(FRAME)
     rows = dict(list(FRAME.groupby("user")))
     for s, cohort in enumerate(cohorts, 1):
         who = [user for user, group in rows.items() if words(group["time"].to_numpy()) == s]
@@ -86,7 +92,7 @@ def test_on_the_second_matters() -> None:
 def test_decoded_sums_are_running_sums_with_the_stated_noise(tmp_path: Path) -> None:
     """Chi-square of 1,200 numbers at each of 6 releases, two-sided: a false alarm of 6e-9 in all."""
     stream = a_stream(tmp_path)
-    cohorts = timed(FRAME)._cohorts(CALENDAR, T)
+    cohorts = cohorts_of(FRAME)
     statistic = ItemCounts(ITEMS).statistics[0]
     total, std = np.zeros(ITEMS), stream.billboard.noise_std(statistic)
     for t, cohort in enumerate(cohorts, 1):
@@ -107,7 +113,7 @@ def test_without_noise_the_sums_are_exact_but_for_the_grid(tmp_path: Path) -> No
 
 def _exact() -> float:
     """The sum of all entries of all rows: a row of n has n entries of 1/sqrt(n)."""
-    lengths = [np.diff(cohort._open_csr().indptr) for cohort in timed(FRAME)._cohorts(CALENDAR, T)]
+    lengths = [np.diff(cohort._open_csr().indptr) for cohort in cohorts_of(FRAME)]
     return float(sum(np.sqrt(n).sum() for n in lengths))
 
 
@@ -233,3 +239,62 @@ def test_what_each_release_is_worth(tmp_path: Path) -> None:
     assert float(last[2]) == pytest.approx(gaussian_epsilon(mu / stream.schedule.noise[-1], 1e-6), abs=0.005)
     assert float(last[2]) > 1.4 * float(last[3])
     assert Ledger(tmp_path / "ledger.jsonl").plans()[0].schedule == stream.schedule
+
+
+# The private state ---------------------------------------------------------------------------------------------------
+def state(folder: Path) -> Path:
+    return folder / "private" / "spoken.npz"
+
+
+def test_the_state_is_private_and_names_nobody(tmp_path: Path) -> None:
+    a_stream(tmp_path).release(timed(FRAME), 2)
+    assert state(tmp_path).stat().st_mode & 0o077 == 0
+    with np.load(state(tmp_path)) as held:
+        marks = {bytes(row) for row in held["marks"]}
+        assert len(marks) == len(held["releases"]) > 20
+        assert set(held["releases"].tolist()) == {1, 2}
+    a_stream(tmp_path / "other").release(timed(FRAME), 2)  # the same people, under another key
+    with np.load(state(tmp_path / "other")) as held:
+        assert not marks & {bytes(row) for row in held["marks"]}
+
+
+@pytest.mark.parametrize("trouble", ["stale", "lost", "damaged", "another stream's", "another ledger's"])
+def test_a_state_that_does_not_belong_is_refused(trouble: str, tmp_path: Path) -> None:
+    home, old = tmp_path / "a", tmp_path / "old.npz"
+    a_stream(home).release(timed(FRAME))
+    shutil.copy(state(home), old)
+    if trouble == "another ledger's":  # a copy of the stream went on for a week by itself
+        shutil.copytree(home, tmp_path / "b")
+        a_stream(tmp_path / "b").release(timed(table(seed=4)))
+        a_stream(tmp_path / "b").release(timed(table(seed=4)))
+    a_stream(home).release(timed(FRAME))
+    a_stream(home).release(timed(FRAME))
+    if trouble == "lost":
+        state(home).unlink()
+    elif trouble == "stale":
+        shutil.copy(old, state(home))
+    elif trouble == "damaged":
+        data = bytearray(state(home).read_bytes())
+        data[len(data) // 2] ^= 1
+        state(home).write_bytes(data)
+    elif trouble == "another stream's":
+        a_stream(tmp_path / "b").release(timed(FRAME), 3)
+    if "another" in trouble:
+        shutil.copy(state(tmp_path / "b"), state(home))
+    before = (home / "ledger.jsonl").read_bytes()
+    with pytest.raises(LedgerError, match="private state of this stream"):
+        a_stream(home).release(timed(FRAME))
+    assert (home / "ledger.jsonl").read_bytes() == before  # nothing was drawn
+    model = a_stream(home).release(timed(FRAME), rebuild=True)
+    assert model.settings["release"] == 4
+
+
+def test_a_lost_state_is_rebuilt_as_it_was(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        stream = a_stream(tmp_path / name)
+        stream.release(timed(FRAME), 3)
+        if name == "b":
+            shutil.rmtree(tmp_path / name / "private")
+        last = stream.release(timed(FRAME), rebuild=name == "b")
+        np.save(tmp_path / f"{name}.npy", last.arrays["item_bias"])
+    assert np.array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy"))
