@@ -14,10 +14,12 @@ from lowkey.methods import registry
 
 if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the table below
     from lowkey import data, errors, evaluation, privacy, testing
+    from lowkey.data.calendar import Calendar
     from lowkey.data.domain import Domain
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
     from lowkey.data.spark_rows import from_spark
+    from lowkey.data.timed import TimedRatings
     from lowkey.engines.local import LocalEngine
     from lowkey.engines.spark import SparkEngine
     from lowkey.methods.als.method import ALS, DPALS
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.methods.moments.sketch import DPSketch
     from lowkey.methods.one_bit.method import DPOneBit, OneBit
     from lowkey.methods.recommender import DPRecommender
+    from lowkey.methods.stream import Stream
     from lowkey.methods.svd.method import DPSVD
     from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
     from lowkey.model import Model
@@ -45,6 +48,9 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.serving.randomize import randomize_signs
 
 HOMES = {
+    "lowkey.data.calendar": ("Calendar",),
+    "lowkey.data.timed": ("TimedRatings",),
+    "lowkey.methods.stream": ("Stream",),
     "lowkey.data.domain": ("Domain",),
     "lowkey.data.ratings": ("Ratings",),
     "lowkey.data.readers": ("from_frame", "read_catalogue", "read_ratings", "read_uncatalogued"),

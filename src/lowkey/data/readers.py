@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from lowkey.data.assemble import check_duplicates_word
 from lowkey.data.batches import streamed
-from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, to_ratings, to_uncatalogued
+from lowkey.data.columns import check_unknown_items_word, names_for, to_ratings, to_uncatalogued
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.external_sort import Progress, stored_rows, stored_uncatalogued
 from lowkey.data.formats import check_present, existing_path, format_of, read_columns
@@ -84,7 +84,7 @@ def from_frame(
     _check_domain(domain)
     _check_words(duplicates, unknown_items)
     names = names_for(domain.scale, user, item, rating)
-    return to_ratings(_frame_columns(frame, names), names, domain, duplicates, unknown_items)
+    return to_ratings(frame_columns(frame, names.as_list()), names, domain, duplicates, unknown_items)
 
 
 @quotes_nobody
@@ -150,7 +150,8 @@ def _check_words(duplicates: str, unknown_items: str) -> None:
     check_unknown_items_word(unknown_items)
 
 
-def _frame_columns(frame: Any, names: ColumnNames) -> dict[str, Any]:
+def frame_columns(frame: Any, names: list[str]) -> dict[str, Any]:
+    """The named columns of a table, as Arrow's."""
     no_frame = InputError(
         what="frame",
         got="something else",
@@ -159,7 +160,7 @@ def _frame_columns(frame: Any, names: ColumnNames) -> dict[str, Any]:
     )
     known: Any = without_values(lambda: nw.from_native(frame), no_frame)
     existing = [str(name) for name in without_values(lambda: known.collect_schema().names(), no_frame)]
-    check_present(names.as_list(), existing, sure_header=False)
+    check_present(names, existing, sure_header=False)
     mixed = InputError(
         what="frame",
         got="a column that holds values of several types",
@@ -168,11 +169,11 @@ def _frame_columns(frame: Any, names: ColumnNames) -> dict[str, Any]:
     )
 
     def selected() -> pa.Table:
-        columns = known.select(names.as_list())
+        columns = known.select(names)
         return (columns.collect() if isinstance(columns, nw.LazyFrame) else columns).to_arrow()
 
     table = without_values(selected, mixed)
-    return {name: table.column(name) for name in names.as_list()}
+    return {name: table.column(name) for name in names}
 
 
 def _bad_catalogue(name: str) -> InputError:

@@ -16,8 +16,9 @@ from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.locks import Hold
 from lowkey.privacy.noise import NoiseSource
+from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
-from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHistogram
+from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHistogram, UnreleasedPart
 
 
 class Billboard:
@@ -31,6 +32,8 @@ class Billboard:
         self.noise = noise if noise is not None else NoiseSource()
         self.plan: Plan | None = None
         self.on_post: Callable[[str], Any] | None = None  # told the name of each post when it is made: public
+        # Told the number of each post and what it is before that is committed: a stream keeps it, and need not draw again.
+        self.keep: Callable[[int, Any], Any] | None = None
         self._left: dict[str, int] = {}
         self._hold: Hold | None = None
         self._one_at_a_time = threading.Lock()
@@ -50,23 +53,37 @@ class Billboard:
             self._hold.end()
         self._hold = None
 
+    def resume(self, stream: str) -> Parts:
+        """Go on with a stream that is booked on the ledger: its next posts are possible. Returns what was posted."""
+        parts = self.ledger.parts(stream)
+        self.plan, self._left = parts.plan, {}
+        return parts
+
     def post(self, unreleased: Unreleased) -> Any:
         """In order: planned? within budget? reserve on disk; open; noise; commit. Returns a read-only public array."""
-        statistic = unreleased.statistic
         with self._one_at_a_time:  # two threads must not both find the last post of a line still unused
-            line = self._planned(statistic)
-            reservation = self.ledger.reserve(
-                line,
-                self._describe(line, statistic),
-                noise_is_private=self.noise.private,
-                plan=None if self._hold is None else self._hold.seq,
-            )
-            self._left[line.name] -= 1
+            line = self._planned(unreleased)
+            reservation = self._reserve(unreleased, line)
         posted = self._release(unreleased, line)
-        self.ledger.commit(reservation, _sha256(posted))
+        if self.keep is not None:
+            self.keep(reservation, posted)
+        self.ledger.commit(reservation, sha256_of(posted))
         if self.on_post is not None:
             self.on_post(line.name)
         return posted
+
+    def _reserve(self, unreleased: Unreleased, line: Line) -> int:
+        assert self.plan is not None
+        description, private = self._describe(line, unreleased.statistic), self.noise.private
+        schedule = self.plan.schedule
+        if schedule is None:
+            plan = None if self._hold is None else self._hold.seq
+            reservation = self.ledger.reserve(line, description, noise_is_private=private, plan=plan)
+            self._left[line.name] -= 1
+            return reservation
+        assert isinstance(unreleased, UnreleasedPart)
+        schedule.check_fits(unreleased.statistic, self.plan.adjacency)
+        return self.ledger.reserve_part(line, schedule.name, unreleased.release, description, noise_is_private=private)
 
     def _release(self, unreleased: Unreleased, line: Line) -> Any:
         assert self.plan is not None
@@ -95,12 +112,19 @@ class Billboard:
                 return line
         raise _unplanned(name, "nothing of that name")
 
-    def _planned(self, statistic: Statistic) -> Line:
+    def _planned(self, unreleased: Unreleased) -> Line:
+        statistic = unreleased.statistic
         line = self._line(statistic.name)
-        if self._left[line.name] < 1:
+        assert self.plan is not None
+        schedule = self.plan.schedule
+        stream = unreleased.stream if isinstance(unreleased, UnreleasedPart) else None
+        if stream != (None if schedule is None else schedule.name):
+            raise _unplanned(line.name, "the parts of one stream, or posts without one")
+        if schedule is None and self._left[line.name] < 1:
             raise _unplanned(line.name, f"{line.times} posts, all used")
-        if statistic.size > line.size:
-            raise _unplanned(line.name, f"at most {line.size} numbers, not {statistic.size}")
+        size = line.size if schedule is None else line.size // schedule.horizon
+        if statistic.size > size:
+            raise _unplanned(line.name, f"at most {size} numbers, not {statistic.size}")
         return line
 
     def _describe(self, line: Line, statistic: Statistic) -> dict[str, Any]:
@@ -123,7 +147,7 @@ def _unplanned(name: str, planned: str) -> PlanError:
     )
 
 
-def _sha256(posted: NDArray[np.float64] | Selection) -> str:
+def sha256_of(posted: NDArray[np.float64] | Selection) -> str:
     if isinstance(posted, Selection):
         text = "\n".join(f"{key} {total!r}" for key, total in zip(posted.keys, posted.sums.tolist(), strict=True))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -1,11 +1,12 @@
 """Gate room: the append-only, hash-chained record of what was posted, with what noise; it recomputes the guarantee.
 
 One JSON object a line: ``open``, then for every fit a ``plan``, and for every post a ``reserve`` (on disk before the
-noise is drawn) and a ``commit`` (after). A plan is announced only if all of it fits beside what others have announced and
-still hold: of two that race for the last of a budget, the first gets it and the second spends nothing. Every line carries
-the hash of the line before it; a side file ``.head`` remembers the last line that was written in full. So a changed byte
-and a cut-off end are both seen, and a line that a crash left half-written, whose post therefore never happened, is
-dropped. A reservation counts as spent, committed or not.
+noise is drawn) and a ``commit`` (after). A stream is reserved once, and each of its posts is a ``part`` and a ``commit``
+(parts.py). A plan is announced only if all of it fits beside what others have announced and still hold: of two that race
+for the last of a budget, the first gets it and the second spends nothing. Every line carries the hash of the line before
+it; a side file ``.head`` remembers the last line that was written in full. So a changed byte and a cut-off end are both
+seen, and a line that a crash left half-written, whose post therefore never happened, is dropped. A reservation counts as
+spent, committed or not.
 
 An old copy of ledger and ``.head`` together is a whole ledger, and whoever restores it gets the budget back. Only what was
 written down elsewhere can tell: ``expect_head``, or an ``anchor`` file outside the ledger's folder (anchor.py). The
@@ -30,6 +31,7 @@ from lowkey.privacy.anchor import Anchor
 from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.locks import Hold, is_held, one_writer
+from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import Price, price
 
@@ -143,7 +145,7 @@ class Ledger:
             plans[0].unit,
             tuple(dict.fromkeys(fact for plan in plans for fact in plan.public)),
             tuple(caveats),
-            noise_is_private=all(r["noise_is_private"] for r in self.records if r["kind"] == "reserve"),
+            noise_is_private=all(r["noise_is_private"] for r in self.records if r["kind"] in ("reserve", "part")),
         )
 
     # Writing ---------------------------------------------------------------------------------------------------------
@@ -157,6 +159,12 @@ class Ledger:
             self._catch_up()
             for earlier in self.plans():
                 _check_units(earlier, plan)
+                if (
+                    plan.schedule is not None
+                    and earlier.schedule is not None
+                    and earlier.schedule.name == plan.schedule.name
+                ):
+                    raise broken("a stream of this name is booked on it already")
             if instead is not None:
                 instead.end()
             self._check_total((*self._held(), *plan.lines, *then))
@@ -164,6 +172,11 @@ class Ledger:
             held = {"then": [line.to_json() for line in then]} if then else {}
             self._append({"kind": "plan", "plan": plan.to_json(), **held})
             self._holds[hold.seq] = hold
+            if plan.schedule is not None:  # in full, whatever comes of it
+                booked = {"stream": plan.schedule.name, "releases": plan.schedule.horizon}
+                for line in plan.lines:
+                    record = {"kind": "reserve", "line": line.to_json(), "statistic": booked, "noise_is_private": True}
+                    self._append({**record, "plan": hold.seq})
             return hold
 
     def _held(self) -> list[Line]:
@@ -174,7 +187,7 @@ class Ledger:
         for record in self.records:
             if record["kind"] == "reserve" and "plan" in record:
                 key = record["plan"], record["line"]["name"]
-                posted[key] = posted.get(key, 0) + 1
+                posted[key] = posted.get(key, 0) + record["line"]["times"]
         held: list[Line] = []
         for record in self.records:
             if record["kind"] != "plan" or not self._is_held(record["seq"]):
@@ -198,10 +211,34 @@ class Ledger:
             self._check_total((one,))
             return self._append(record if plan is None else {**record, "plan": plan})
 
+    def parts(self, stream: str) -> Parts:
+        """What was posted of a stream so far."""
+        with self._locked():
+            self._catch_up()
+            return Parts.of(self.records, stream)
+
+    def reserve_part(self, line: Line, stream: str, release: int, description: Record, *, noise_is_private: bool) -> int:
+        """Put one post of a stream on record before it happens. It is paid for: the stream is."""
+        with self._locked():
+            self._catch_up()
+            Parts.of(self.records, stream).check_next(line.name, release)
+            return self._append(
+                {
+                    "kind": "part",
+                    "stream": stream,
+                    "name": line.name,
+                    "release": release,
+                    "statistic": description,
+                    "noise_is_private": noise_is_private,
+                }
+            )
+
     def commit(self, reservation: int, sha256: str) -> None:
         """Put on record that the post happened, with the hash of the public array."""
         with self._locked():
             self._catch_up()
+            if self.records[reservation]["kind"] == "part":
+                Parts.of(self.records, self.records[reservation]["stream"]).check_commit(reservation)
             self._append({"kind": "commit", "reservation": reservation, "sha256": sha256})
 
     def _check_total(self, more: tuple[Line, ...]) -> None:

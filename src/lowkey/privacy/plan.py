@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowkey.errors import LedgerError, PlanError, refuse
@@ -14,6 +14,7 @@ from lowkey.privacy.kinds import mechanism_from_json
 from lowkey.privacy.mechanisms import Gaussian, Mechanism, NoNoise
 from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.price import Price, price
+from lowkey.privacy.stream import Schedule
 from lowkey.privacy.sums import Adjacency
 from lowkey.privacy.unit import USER, Unit
 
@@ -82,12 +83,23 @@ class Plan:
     caveats: tuple[str, ...] = ()
     sound: bool = True  # False where no epsilon holds for every data set, whatever the noise
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    # Every line is then one release that comes in as many parts as the schedule has; its size is that of all of them.
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         names = [line.name for line in self.lines]
         if len(set(names)) != len(names):
             raise PlanError(
                 what="a plan names a release twice", got=str(names), needed="one line per name", try_="use times=…"
+            )
+        if self.schedule is not None and any(
+            line.times != 1 or line.mechanism.kind not in ("gaussian", "symmetric-gaussian") for line in self.lines
+        ):
+            raise PlanError(
+                what="a stream of something else than Gaussian sums",
+                got=str(names),
+                needed="one Gaussian post of each name per release",
+                try_="a method that posts each of its sums once",
             )
 
     @classmethod
@@ -109,6 +121,9 @@ class Plan:
             lines = [Line(r.name, NoNoise(), r.size, r.times, r.note) for r in requests]
             return cls(method, tuple(lines), delta, **fields)
         check_epsilon_delta(epsilon, delta)
+        schedule = fields.get("schedule")
+        if schedule is not None:
+            requests = [replace(r, size=r.size * schedule.horizon) for r in requests]
         total = sum(r.share for r in requests)
         draws = sum(r.times * r.size for r in requests)
         slack = log_ratio(draws, gaussian_mu(epsilon, delta) if mu is None else mu)
@@ -153,6 +168,7 @@ class Plan:
             "caveats": list(self.caveats),
             "sound": self.sound,
             "settings": self.settings,
+            **({} if self.schedule is None else {"schedule": self.schedule.to_json()}),
         }
 
     @classmethod
@@ -163,6 +179,8 @@ class Plan:
             "user-values" if name == "user" and fields["method"] in VALUES_ONLY else name, neighbours
         )
         parsed["lines"] = tuple(Line.from_json(line) for line in fields["lines"])
+        if "schedule" in fields:
+            parsed["schedule"] = Schedule.from_json(fields["schedule"])
         parsed["public"], parsed["caveats"] = tuple(fields["public"]), tuple(fields["caveats"])
         return cls(**parsed)
 

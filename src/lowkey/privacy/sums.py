@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,11 @@ from numpy.typing import NDArray
 from lowkey.errors import ClosedError
 from lowkey.privacy.closed import Closed
 from lowkey.privacy.grid import Grid
+
+if TYPE_CHECKING:
+    from lowkey.privacy.stream import Schedule
+
+WEIGHT_BITS = 24  # the weights of a stream's cohorts are whole numbers of 2^-24
 
 Adjacency = Literal["add-remove", "replace-one"]
 Layout = Literal["dense", "symmetric"]
@@ -106,6 +112,27 @@ class Unreleased(Closed):
 
     def _public_facts(self) -> str:
         return f"{self.statistic.name!r}, shape={self.statistic.shape}"
+
+
+class UnreleasedPart(Unreleased):
+    """What one post of a stream holds: the sums of all cohorts so far, each with its weight. See stream.py."""
+
+    __slots__ = ("release", "stream")
+
+    def __init__(self, schedule: Schedule, release: int, cohorts: Sequence[Unreleased]) -> None:
+        weights = schedule.weights(release)
+        statistic = cohorts[0].statistic
+        if len(cohorts) != release or any(cohort.statistic != statistic for cohort in cohorts):
+            raise TypeError(f"{statistic.name}: one sum of one kind for each of {release} cohorts is needed")
+        total = np.zeros(statistic.shape, np.int64)
+        for weight, cohort in zip(weights, cohorts, strict=True):
+            units, cohort._units = cohort._units, None
+            if units is None:
+                raise ClosedError(what="a cohort's sum", got="one that was used", needed="a fresh one", try_="a new sweep")
+            # floor(weight * units / 2^24) without leaving int64: the high and the low bits apart.
+            total += weight * (units >> WEIGHT_BITS) + (weight * (units & (1 << WEIGHT_BITS) - 1) >> WEIGHT_BITS)
+        super().__init__(statistic, total)
+        self.stream, self.release = schedule.name, release
 
 
 class UnreleasedHistogram(Unreleased):

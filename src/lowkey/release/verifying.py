@@ -18,7 +18,8 @@ from typing import Any
 from lowkey.errors import LowkeyError, printable
 from lowkey.model import Model
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.plan import Line
+from lowkey.privacy.parts import Parts
+from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
     CARD,
@@ -88,6 +89,8 @@ def verify(folder: str | Path, id: str | None = None) -> list[Check]:
     ledger = check("The ledger's chain is unbroken", lambda: read_ledger(path, manifest))
     if ledger is not None:
         check("Every post on the ledger was planned", lambda: _planned(ledger))
+        if _streams(ledger) or "stream" in manifest["settings"]:
+            check("It is a part of its stream", lambda: _parts(manifest, ledger))
         check("The guarantee is finite and its noise private", lambda: _private(ledger))
         check("Two accountants agree on epsilon", lambda: _agreement(ledger))
         check("The report says what the ledger says", lambda: _report(path, manifest, ledger))
@@ -129,7 +132,30 @@ def _planned(ledger: Ledger) -> str:
         if allowed[line] < 0:
             _fail(f"{line.name!r} was posted without a plan")
     committed = {record["reservation"] for record in ledger.records if record["kind"] == "commit"}
-    return f"{len(posted)} posts, {len(committed)} of them completed"
+    return f"{len(posted)} posts, {len(committed)} of them completed" if not _streams(ledger) else "booked in full"
+
+
+def _streams(ledger: Ledger) -> list[Plan]:
+    return [plan for plan in ledger.plans() if plan.schedule is not None]
+
+
+def _parts(manifest: dict[str, Any], ledger: Ledger) -> str:
+    """Parts come in order, once each, under a stream that is booked; and this release is one that was made."""
+    release, stream = manifest["settings"].get("release"), manifest["settings"].get("stream")
+    known = {plan.schedule.name: plan.schedule for plan in _streams(ledger) if plan.schedule is not None}
+    for at, record in enumerate(ledger.records):
+        if record["kind"] == "part":
+            if record["stream"] not in known:
+                _fail("a part of a stream that is not booked")
+            Parts.of(ledger.records[:at], record["stream"]).check_next(record["name"], record["release"])
+        elif record["kind"] == "commit" and ledger.records[record["reservation"]]["kind"] == "part":
+            part = ledger.records[record["reservation"]]
+            Parts.of(ledger.records[:at], part["stream"]).check_commit(part["seq"])
+    if stream is None and not known:
+        return ""
+    if stream not in known or not 1 <= release <= Parts.of(ledger.records, stream).complete:
+        _fail("it is of another stream, or of a release that was not made")
+    return f"release {release} of {known[stream].horizon} of the stream {stream[:8]}"
 
 
 def _private(ledger: Ledger) -> str:

@@ -1,0 +1,137 @@
+"""Vault room: ratings with times, closed; cut into the cohorts of a stream: who speaks at which release, with what.
+
+A cohort's row is what the user had rated by the time of their release, so that all cohorts are made anew from one table at
+any later time. When somebody speaks follows from the calendar, once; then it is on record (spoken.py). Whoever is erased is
+in no cohort any more.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false
+# (pyarrow.compute makes its functions when it is imported)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lowkey.data.assemble import check_values, tidy_rows
+from lowkey.data.calendar import Calendar, Ints
+from lowkey.data.columns import (
+    ColumnNames,
+    catalogue_positions,
+    check_known,
+    check_unknown_items_word,
+    encode,
+    names_for,
+    read_values,
+    tidy_columns,
+)
+from lowkey.data.domain import Domain
+from lowkey.data.ids import user_keys
+from lowkey.data.ratings import Ratings
+from lowkey.data.readers import frame_columns
+from lowkey.data.spoken import Spoken
+from lowkey.errors import InputError, quotes_nobody, refuse, without_values
+from lowkey.privacy.closed import Closed
+from lowkey.privacy.stream import MOST_SPEAKERS
+
+
+class TimedRatings(Closed):
+    """Rows (user, item, value, time), ordered by user, then time."""
+
+    __slots__ = ("_domain", "_items", "_keys", "_offsets", "_times", "_values")
+
+    def __init__(self, domain: Domain, offsets: Ints, items: Any, values: Any, times: Ints, keys: Any) -> None:
+        """For the readers: the arrays are taken over unchecked."""
+        self._domain, self._offsets, self._items, self._values = domain, offsets, items, values
+        self._times, self._keys = times, keys
+
+    @classmethod
+    @quotes_nobody
+    def from_frame(
+        cls,
+        frame: Any,
+        domain: Domain,
+        *,
+        user: str,
+        item: str,
+        time: str,
+        rating: str | None = None,
+        unknown_items: str = "error",
+    ) -> TimedRatings:
+        """A pandas, polars or Arrow table. Of a pair of user and item that occurs again, the later one counts."""
+        check_unknown_items_word(unknown_items)
+        names = names_for(domain.scale, user, item, rating)
+        table = frame_columns(frame, [*names.as_list(), time])
+        times = _times(table.pop(time), time)
+        tidy_columns(table, names)
+        return cls._of(table, names, domain, times, unknown_items)
+
+    @classmethod
+    def _of(cls, table: Any, names: ColumnNames, domain: Domain, times: Ints, unknown_items: str) -> TimedRatings:
+        items = catalogue_positions(table.pop(names.item), domain)
+        check_known(items, names, unknown_items)
+        users, values = encode(table.pop(names.user)), read_values(table, names)
+        codes = users.ranks[users.codes]
+        if values is not None:
+            values = np.array(values)
+            check_values(values, domain.scale, f"rating column {names.rating!r}")
+        kept = np.flatnonzero(items >= 0)
+        order = kept[np.lexsort((times[kept], codes[kept]))]
+        counts = np.bincount(codes[order], minlength=len(users.ids))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        sorted_values = None if values is None else values[order]
+        return cls(domain, offsets, items[order], sorted_values, times[order], user_keys(users.ids))
+
+    @property
+    def domain(self) -> Domain:
+        return self._domain
+
+    def _settled(self, calendar: Calendar, release: int, spoken: Spoken) -> tuple[Spoken, list[Ratings]]:
+        """Who has spoken once ``release`` is made, and the cohorts 1 ... ``release``, each with the rows of then."""
+        by_rule = calendar.speaks_at(self._offsets, self._times)
+        settled, speaks = spoken.settled(self._keys, by_rule, release)
+        return settled, [self._cohort(np.flatnonzero(speaks == s), calendar.time_of(s)) for s in range(1, release + 1)]
+
+    def _rebuilt(self, calendar: Calendar, release: int) -> Spoken:
+        """Who has spoken up to a release, by the rule alone."""
+        by_rule, spoken = calendar.speaks_at(self._offsets, self._times), Spoken.fresh()
+        for s in range(1, release + 1):
+            spoken, _ = spoken.settled(self._keys, by_rule, s)
+        return spoken
+
+    def _cohort(self, users: npt.NDArray[Any], until: int) -> Ratings:
+        if len(users) >= MOST_SPEAKERS:
+            refuse(
+                "stream", got="too many who speak at one release", needed="fewer than four million", try_="shorter periods"
+            )
+        starts, counts = self._offsets[users], np.diff(self._offsets)[users]
+        rows = np.repeat(starts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+        owner = np.repeat(np.arange(len(users)), counts)
+        then = self._times[rows] <= until
+        rows, owner = rows[then], owner[then]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(users)))]).astype(np.int64)
+        values = None if self._values is None else self._values[rows]
+        settled = tidy_rows(offsets, self._items[rows], values, "last", "ratings")
+        return Ratings(self._domain, *settled, self._keys[users])
+
+    def _public_facts(self) -> str:
+        return f"{self._domain.n_items} items, {self._domain.scale}, with times"
+
+
+def _times(column: pa.ChunkedArray, name: str) -> Ints:
+    bad = InputError(
+        what=f"time column {name!r}", got="something else", needed="whole numbers or dates, without gaps", try_="seconds"
+    )
+    if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)):
+        raise bad
+
+    def whole() -> Ints:
+        seconds = column
+        if pa.types.is_temporal(column.type):
+            seconds = column.cast(pa.timestamp("s"), safe=False)
+        return np.array(seconds.cast(pa.int64()).to_numpy(), np.int64)
+
+    return without_values(whole, bad)
