@@ -42,6 +42,7 @@ class Case:
     personal: bool = True  # what it recommends depends on the history
     protects: str = "users"  # or "values": who rated what is public, and a neighbour has other values of the unit
     one_block: bool = False  # its pass needs all users at once
+    spends: float = 0.999  # of epsilon, at least; less where the posts decide that a part of the plan is not worth posting
 
     def __str__(self) -> str:
         return f"{self.estimator.__name__}-{self.feedback}" + (f"-{self.note}" if self.note else "")
@@ -94,7 +95,7 @@ CASES = [
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
     Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
     Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 2}),
-    Case(lk.DPFactors, "ratings", {"n_iter": 2}, personal=False, note="too few for factors"),
+    Case(lk.DPFactors, "ratings", {"n_iter": 2}, personal=False, note="too few for factors", spends=0.95),
     Case(
         lk.DPLMC,
         "ratings",
