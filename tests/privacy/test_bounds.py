@@ -43,7 +43,8 @@ STARTS = [  # ways to begin a fit that the table does not take
     Case(lk.DPALS, "binary", {"rank": 3, "n_iter": 1, "start": "spectral"}, note="spectral"),
     Case(lk.DPLMC, "ratings", {"rank": 3, "n_iter": 2, "start": "random"}, note="random"),
 ]
-SMALL = [*CASES, *STARTS]
+BASELINE = Case(lk.Bias, "ratings", {"n_iter": 1}, note="baseline")  # its sweeps have bounds as all others
+SMALL = [*CASES, *STARTS, BASELINE]
 OF_A_USER = {"unit": "user", "max_ratings": 5}
 ONE_BIT: dict[str, dict[str, Any]] = {
     "input": {"perturbation": "input"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ class _Seen:
     def design(self) -> Array:
         return np.column_stack([np.ones_like(self.logs), self.logs])
 
-    def trend(self, spread: float) -> tuple[Array, float]:
+    def trend(self, spread: float) -> tuple[NDArray[Any], float]:
         """(a, s) for a given t^2, and the log likelihood of that t^2."""
         variance = self.counts.squares * spread + self.noise
         regressors = self.design * self.counts.means[:, None]

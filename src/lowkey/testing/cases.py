@@ -41,6 +41,7 @@ class Case:
     personal: bool = True  # what it recommends depends on the history
     protects: str = "users"  # or "values": who rated what is public, and a neighbour has other values of the unit
     one_block: bool = False  # its pass needs all users at once
+    spends: float = 0.999  # of epsilon, at least; less where the posts may decide to leave a part of the plan unposted
 
     def __str__(self) -> str:
         return f"{self.estimator.__name__}-{self.feedback}" + (f"-{self.note}" if self.note else "")
