@@ -14,7 +14,7 @@ import scipy.sparse
 from lowkey.cli.main import run
 from lowkey.errors import InputError
 from lowkey.evaluation.protocol import evaluate
-from lowkey.methods.bias.method import Bias
+from lowkey.methods.bias.baseline import Bias
 from lowkey_lab import compare, datasets, sources, tables, tuning
 from lowkey_lab.liang import liang_split
 

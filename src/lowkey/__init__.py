@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.engines.local import LocalEngine
     from lowkey.engines.spark import SparkEngine
     from lowkey.methods.als.method import ALS, DPALS
-    from lowkey.methods.bias.method import Bias, DPBias, Popularity
+    from lowkey.methods.bias.baseline import Bias
+    from lowkey.methods.bias.method import DPBias, Popularity
     from lowkey.methods.catalogue import PrivateCatalogue
     from lowkey.methods.factors.method import DPFactors
     from lowkey.methods.frank_wolfe.method import DPFrankWolfe, FrankWolfe

@@ -44,8 +44,6 @@ CASES = [
         lk.DPBias,
         "ratings",
         {"n_iter": 3},
-        baseline=lambda: lk.Bias(n_iter=6),
-        twin={"n_iter": 6, "residual_bound": 4.5},
         personal=False,
     ),
     Case(lk.DPBias, "binary", baseline=lk.Popularity, personal=False),
@@ -75,6 +73,7 @@ CASES = [
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
     Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
     Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 2}),
+    Case(lk.DPFactors, "ratings", {"n_iter": 2}, personal=False, note="too few for factors"),
     Case(
         lk.DPLMC,
         "ratings",

@@ -121,6 +121,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def users_of(root: Path, file: Path) -> set[Path]:
     """The file, and those whose compiled functions use a name from it, directly or through others."""
+    if not file.is_relative_to(PACKAGE):  # the laboratory: nothing of the package uses it
+        return {file}
     uses = _compiled_uses(root)
     found, new = {file}, {file}
     while new:

@@ -50,6 +50,7 @@ ONE_BIT: dict[str, dict[str, Any]] = {
     "input, user": {"perturbation": "input", **OF_A_USER},
     "objective": {"perturbation": "objective"},
     "objective, gaussian, user": {"perturbation": "objective", "delta": 1e-6, **OF_A_USER},
+    "gradient": {"perturbation": "gradient", "n_iter": 3},
     "gradient, probit, gaussian": {"perturbation": "gradient", "n_iter": 3, "link": "probit", "delta": 1e-6},
     "gradient, user": {"perturbation": "gradient", "n_iter": 2, **OF_A_USER},
 }
@@ -342,6 +343,14 @@ def test_no_setting_breaks_a_bound(case: Case) -> None:
                 assert_within(statistic, [sums[statistic.name] for sums in found], f"{statistic.name}, {change}")
                 tried += 1
     assert tried > 20
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_numbers_are_found_however_deep() -> None:
+    """In what users are told to do next, in what was posted before, in a sweep within a sweep."""
+    wanted = {".move.pull", ".move.size", ".move.user_map", ".walk.directions", ".walk.ridge", ".moments.prior", ".prior"}
+    calls = [call for case in SMALL for call in small_calls(case)]
+    assert wanted <= {change.partition(" * ")[0] for call in calls for change, _ in absurd(call.sweep)}
 
 
 # The checker itself ----------------------------------------------------------------------------------------------------

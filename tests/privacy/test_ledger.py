@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pickle
 import resource
@@ -22,6 +23,7 @@ import pytest
 
 from lowkey.errors import BudgetError, InputError, LedgerError, PlanError
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.chain import record_hash
 from lowkey.privacy.grid import Grid
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.mechanisms import Gaussian
@@ -85,6 +87,7 @@ import numpy as np
 sys.path.insert(0, {tests!r})
 from test_ledger import PLAN, STATISTIC
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.chain import record_hash
 from lowkey.privacy.noise import NoiseSource
 from lowkey.privacy.sums import Unreleased
 
@@ -199,6 +202,19 @@ def test_lines_added_removed_or_reordered_are_seen(tmp_path: Path) -> None:
     for changed in wrong:
         with pytest.raises(LedgerError, match="damaged"):
             Ledger.loads(b"".join(changed))
+
+
+def test_a_line_that_was_rewritten_with_its_own_hash_is_seen(tmp_path: Path) -> None:
+    """Numbers and hashes are those of the new line; only the line after it still names the old one."""
+    path = tmp_path / "ledger.jsonl"
+    records = [json.loads(line) for line in small_ledger(path).splitlines()]
+    assert Ledger.loads("".join(json.dumps(record, sort_keys=True) + "\n" for record in records)).records == records
+    for at in range(len(records) - 1):
+        forged = {**records[at], "forged": True}
+        forged["hash"] = record_hash(forged)
+        changed = [*records[:at], forged, *records[at + 1 :]]
+        with pytest.raises(LedgerError, match="damaged"):
+            Ledger.loads("".join(json.dumps(record, sort_keys=True) + "\n" for record in changed))
 
 
 def test_a_damaged_or_missing_head_is_seen(tmp_path: Path) -> None:

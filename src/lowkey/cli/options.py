@@ -63,6 +63,7 @@ ExpectedUsers = Annotated[
 ]
 Adjacency = Annotated[str, typer.Option(help="add-remove, or replace-one if the number of users is public.")]
 Method = Annotated[str | None, typer.Option(help="The method [default: by a public rule].", show_default=False)]
+Goal = Annotated[str, typer.Option("--for", help="What the release is for: lists (what to take next) or ratings.")]
 Set = Annotated[
     list[str] | None,
     typer.Option(

@@ -34,6 +34,7 @@ def release(
     delta: o.Delta = None,
     expected_users: o.ExpectedUsers = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write: new or empty.", show_default=False)] = None,
+    goal: o.Goal = "lists",
     method: o.Method = None,
     settings: o.Set = None,
     adjacency: o.Adjacency = "add-remove",
@@ -105,6 +106,7 @@ def release(
         epsilon=epsilon,
         delta=o.delta_for(delta, expected_users) or 0.0,
         adjacency=adjacency,
+        goal=goal,
         method=method,
         parameters=o.parameters(settings),
         items=o.catalogue(items, items_column or item) if items else None,
@@ -178,6 +180,14 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
                 size = f"{size} *"
             share = line.times * line.mechanism.mu**2 / total
             rows.append([f"  {plan.method}: {line.name}", str(line.times), size, line.mechanism.width, f"{share:.1%}"])
+    if order.method is None:
+        other = {"lists": "predicts ratings", "ratings": "ranks what to take next"}[order.goal]
+        swapped = {"lists": "ratings", "ratings": "lists"}[order.goal]
+        screen.say(f"Chosen for {order.goal}: {plans[-1].method}. (--for {swapped} {other} instead.)")
+    if order.goal == "lists" and not order.selection:
+        from lowkey.methods.feasibility import expectation
+
+        screen.say(expectation(order.domain(), order.epsilon, order.delta))
     screen.say("The plan, before any data is read:", "bold")
     screen.table("", ["  release", "posts", "numbers each", "noise/bound", "of the budget"], rows)
     if order.selection:

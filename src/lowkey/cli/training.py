@@ -19,7 +19,7 @@ from lowkey.engines.base import Engine
 from lowkey.errors import InputError, LowkeyError, refuse
 from lowkey.methods.base import Recommender, Settings
 from lowkey.methods.catalogue import PrivateCatalogue
-from lowkey.methods.choice import default_method
+from lowkey.methods.choice import GOALS, default_method
 from lowkey.methods.registry import estimator
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.ledger import Ledger
@@ -46,9 +46,12 @@ class Order:
     expect_head: str | None = None
     anchor: Path | None = None
     cluster: Cluster | None = None  # None: the passes run in this process
+    goal: str = "lists"
 
     def __post_init__(self) -> None:
         check_epsilon_delta(self.epsilon, self.delta)
+        if self.goal not in GOALS:
+            refuse("--for", got=repr(self.goal), needed=" or ".join(GOALS), try_="--for lists")
         if self.adjacency not in ("add-remove", "replace-one"):
             refuse("--adjacency", got=repr(self.adjacency), needed="add-remove or replace-one", try_="leaving it out")
         about = {"--total-epsilon": self.total_epsilon, "--expect-head": self.expect_head, "--anchor": self.anchor}
@@ -81,7 +84,7 @@ class Order:
         epsilon, delta = self.selection.rest() if self.selection else (self.epsilon, self.delta)
         # The method is fixed in the plan that was shown, so it does not follow the number of items that are selected.
         known = self.domain(range(NOMINAL_ITEMS)) if self.selection else domain
-        kind = estimator(self.method or default_method(known, epsilon, delta))
+        kind = estimator(self.method or default_method(known, epsilon, delta, self.goal))
         names = kind._get_param_names()
         own = [name for name in names if name not in ("epsilon", "delta", "adjacency")]  # these have options of their own
         for name in self.parameters:

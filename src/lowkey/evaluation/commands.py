@@ -117,7 +117,7 @@ def curve(
             "items": o.catalogue(items, items_column or item),
             "expected_users": expected_users,
         }
-        orders = [(epsilon, Order(epsilon=epsilon, **order)) for epsilon in wanted]
+        orders = [(epsilon, Order(epsilon=epsilon, **order, goal="ratings")) for epsilon in wanted]
         domain = orders[0][1].domain()
         contestants = [(f"epsilon {epsilon:g}", one.build(domain)) for epsilon, one in orders]
         contestants += [(f"not private ({name})", estimator(name)()) for name in NOT_PRIVATE_MODELS]

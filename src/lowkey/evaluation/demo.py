@@ -116,7 +116,7 @@ def _compare(ratings: Ratings, seed: int, screen: Screen) -> Recommender:
     from lowkey.methods.registry import estimator
 
     split = hold_out_users(ratings, 0.1, seed=seed)
-    private: Any = estimator(default_method(ratings.domain, EPSILON, DELTA))
+    private: Any = estimator(default_method(ratings.domain, EPSILON, DELTA, "ratings"))
     contestants: dict[str, Any] = {
         f"private ({private.__name__}, epsilon {EPSILON:g})": private(epsilon=EPSILON, delta=DELTA),
         f"hardly private (the same, epsilon {HARDLY_PRIVATE:g})": private(epsilon=HARDLY_PRIVATE, delta=DELTA),

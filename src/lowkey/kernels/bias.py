@@ -29,7 +29,8 @@ BITS = 26
 class ItemMeans(Sweep):
     """Per item, the weighted sum of users' residuals (in units of ``residual_bound``) and the weighted count.
 
-    A user with m ratings has weight w = 1/sqrt(m). Residuals e_j = r_j - prior_j - offset, the offset being the user's
+    A user with m ratings has weight w = 1/sqrt(max(m, least_ratings)), so that m w^2 <= 1; with ``least_ratings`` as large
+    as the catalogue all ratings weigh alike. Residuals e_j = r_j - prior_j - offset, the offset being the user's
     own damped mean. Their part of the contribution is (w e_j / residual_bound)_j, clipped to norm 1; the counts' part is
     (count_weight w)_j, of norm c = count_weight. Together sqrt(1 + c^2); residuals alone replace at 2, counts
     (non-negative) at sqrt(2) c, so replace-one is sqrt(4 + 2 c^2).
@@ -39,16 +40,19 @@ class ItemMeans(Sweep):
     residual_bound: float
     offset_reg: float
     count_weight: float = 1.0
+    least_ratings: int = 1
+    name: str = "item_means"
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         c2 = self.count_weight**2
         bound = Sensitivity(math.sqrt(1.0 + c2), math.sqrt(4.0 + 2.0 * c2))
-        return (Statistic("item_means", (2, len(self.prior)), Grid.for_bound(1.0, BITS), bound, 1 << BITS),)
+        return (Statistic(self.name, (2, len(self.prior)), Grid.for_bound(1.0, BITS), bound, 1 << BITS),)
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
-        bounds = (self.residual_bound, self.offset_reg, self.count_weight, Grid.for_bound(1.0, BITS).step)
-        _add_means(block.offsets, block.items, block.values, self.prior, *bounds, sums["item_means"])
+        bounds = (self.residual_bound, self.offset_reg, self.count_weight, self.least_ratings)
+        bounds = (*bounds, Grid.for_bound(1.0, BITS).step)
+        _add_means(block.offsets, block.items, block.values, self.prior, *bounds, sums[self.name])
         return None
 
 
@@ -80,7 +84,7 @@ def _add_counts(offsets, items, step, counts):
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _add_means(offsets, items, values, prior, residual_bound, offset_reg, count_weight, step, means):
+def _add_means(offsets, items, values, prior, residual_bound, offset_reg, count_weight, least_ratings, step, means):
     longest = 0
     for u in range(len(offsets) - 1):
         longest = max(longest, offsets[u + 1] - offsets[u])
@@ -89,7 +93,7 @@ def _add_means(offsets, items, values, prior, residual_bound, offset_reg, count_
         lo, hi = offsets[u], offsets[u + 1]
         if hi == lo:
             continue
-        weight = shrink_factor(float(hi - lo), 1.0)  # 1/sqrt(m), a hair inside
+        weight = shrink_factor(float(max(hi - lo, least_ratings)), 1.0)  # 1/sqrt(m), a hair inside
         offset = 0.0
         for p in range(lo, hi):
             offset += values[p] - prior[items[p]]

@@ -4,7 +4,7 @@
 |---|---|---|
 | S, k | the user's items of the head, and how many | |
 | pi | public shares of the head's items in all that is taken, summing to 1 | ``shares`` |
-| z | 1_S/sqrt(k) - sqrt(k) pi, scaled to norm 1: what was taken, less what anybody would take | in ``taste_gram`` |
+| z | 1_S/sqrt(k) - sqrt(k) pi, scaled to norm 1: what was taken, less what anybody would take | in ``taste_moments`` |
 
 z has an entry for every item of the head, but it is a sparse vector less a multiple c of one public vector. c is taken
 from a fixed ladder, from below, so users on the same rung share the dense part, q = c pi in whole grid units; then
@@ -19,10 +19,11 @@ Paper: ours (docs/lists.md).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
@@ -30,9 +31,9 @@ from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.moments import head_rows
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.linalg.packed import pack
+from lowkey.linalg.packed import pack, unpack
 from lowkey.privacy.grid import HAIR, Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Sensitivity, Statistic
 
 BITS = 20  # of a coordinate; products have 40, so that float64 holds the sums of 2^13 users exactly
 GRID = Grid.for_bound(1.0, BITS)
@@ -40,6 +41,7 @@ COUNT_BITS = 26
 COUNT_GRID = Grid.for_bound(1.0, COUNT_BITS)
 RUNGS_PER_OCTAVE = 32
 LOWEST, RUNGS = 2.0**-6, 16 * RUNGS_PER_OCTAVE  # the ladder of c: up to 2^10
+MOST_FIT = 0.3  # of |z|^2 = 1: what a user can say of how well the weights foretell
 USERS_WEIGHT = 0.1  # of the number of users beside the counts: one number against many
 
 
@@ -61,44 +63,93 @@ class TakenCounts(Sweep):
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         offsets, items = taken_rows(block, self.liked)
-        _add_taken(offsets, items, USERS_WEIGHT, COUNT_GRID.step, sums["taken_counts"])
+        _add_counts(offsets, items, 1.0, COUNT_GRID.step, sums["taken_counts"][:-1])
+        sums["taken_counts"][-1] += _users(offsets) * int(USERS_WEIGHT * (1.0 - HAIR) / COUNT_GRID.step)
         return None
 
 
 @dataclass(frozen=True, eq=False)
 class TasteMoments(Sweep):
-    """The sum of z z^T over users, a packed triangle over the head; an empty row is 0.
+    """One vector: gram_weight times the sum of z z^T over the head, row by row, and count_weight times all counts again.
 
-    |z z^T|_F = |z|^2 <= 1, looked at on the whole numbers of the very z whose products are summed, and two such terms
-    have a non-negative inner product: replace-one is sqrt(2). No coordinate of z exceeds 2^20 units.
+    |z z^T|_F = |z|^2 <= 1, looked at on the whole numbers of the very z whose products are summed; counts have norm 1. So
+    the vector of one user has norm at most sqrt(gram_weight^2 + count_weight^2) = 1, and all of it has non-negative inner
+    products: replace-one is sqrt(2). Both weights may follow the billboard: the norm of the whole does not change. The
+    matrix stands there in full, so that its noise, the two triangles averaged, is symmetric noise.
     """
 
     slots: NDArray[np.int32]  # of every item its place in the head, or -1
     shares: NDArray[np.float64]  # pi, (n_head,)
+    gram_weight: float  # in 0..1
     liked: float | None
 
     @property
-    def statistics(self) -> tuple[Statistic, ...]:
-        shape = symmetric_shape(len(self.shares))
-        bound = Sensitivity.of_acute_vectors(1.0)
-        return (Statistic("taste_gram", shape, GRID.squared, bound, 1 << (2 * BITS), "symmetric"),)
+    def count_weight(self) -> float:
+        return math.sqrt(max(1.0 - self.gram_weight**2, 0.0))
 
-    def run(self, block: Block, local: Local, sums: Sums) -> Local:
-        n_head = len(self.shares)
+    @property
+    def _length(self) -> float:
+        """Of z: its square is the weight of z z^T."""
+        return math.sqrt(self.gram_weight)
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        size = len(self.shares) ** 2 + len(self.slots)
+        bound = Sensitivity.of_acute_vectors(1.0)
+        return (Statistic("taste_moments", (size,), GRID.squared, bound, 1 << (2 * BITS)),)
+
+    def rows(self, block: Block) -> tuple[Any, Any, Any, Any, Any]:
+        """Offsets and places in the head; the sparse part of z per entry; the rung per user, or -1; q of every rung."""
         offsets, places = head_rows(*taken_rows(block, self.liked), self.slots)
         ladder = LOWEST * 2.0 ** (np.arange(RUNGS) / RUNGS_PER_OCTAVE)
         with np.errstate(over="ignore", invalid="ignore"):
-            dense = np.trunc(ladder[:, None] * self.shares / GRID.step)  # q of every rung, in whole units
+            dense = np.trunc(ladder[:, None] * self.shares * self._length / GRID.step)  # in whole units
         # The rungs rise: those from the first on whose q has an entry beyond 1 are cut off, and c stays below them.
         dense = dense[: int(np.sum(np.abs(dense).max(axis=1) <= 2.0**BITS))]
-        units, rungs = _rows(offsets, places, self.shares, ladder[: len(dense)], dense, GRID.step)
-        add_row_grams(offsets, places, units, n_head, sums["taste_gram"])
+        units, rungs = _rows(offsets, places, self.shares, ladder[: len(dense)], dense, self._length, GRID.step)
+        return offsets, places, units, rungs, dense
+
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        n_head, total = len(self.shares), sums["taste_moments"]
+        offsets, places, units, rungs, dense = self.rows(block)
+        triangle = np.zeros(n_head * (n_head + 1) // 2, np.int64)
+        add_row_grams(offsets, places, units, n_head, triangle)
         on_rung, counts = _by_rung(offsets, places, units, rungs, len(dense), n_head)
         used = counts > 0.0
         q, s, n = dense[used], on_rung[used], counts[used]
         # Whole numbers below 2^53 throughout: the products are exact in float64, in any order.
         cross = s.T @ q
-        sums["taste_gram"] += pack((q * n[:, None]).T @ q - cross - cross.T).astype(np.int64)
+        triangle += pack((q * n[:, None]).T @ q - cross - cross.T).astype(np.int64)
+        total[: n_head**2] += unpack(triangle, np.int64).ravel()
+        weight = self.count_weight * (1.0 - HAIR)
+        _add_counts(*taken_rows(block, self.liked), weight, GRID.squared.step, total[n_head**2 :])
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class TasteFit(Sweep):
+    """How well the others' weights foretell a user: sums of z . p and of p . p, p the prediction of z without the user.
+
+    EASE predicts every item of z from the other items: p = z - P z / diag P, P the inverse of the ridged Gram matrix. The
+    user's own z z^T is in that matrix; taken out again by Sherman and Morrison, with h = z . P z, P z becomes P z/(1 - h)
+    and diag P becomes diag P + (P z)^2/(1 - h). Both numbers are clipped to ``MOST_FIT``, the second at 0 from below:
+    add/remove moves them by at most sqrt(2) ``MOST_FIT``; replace-one moves the first by 2 and the second by 1 of it.
+    """
+
+    moments: TasteMoments
+    inverse: NDArray[np.float64]  # P, (n_head, n_head)
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        bound = Sensitivity(math.sqrt(2.0) * MOST_FIT, math.sqrt(5.0) * MOST_FIT)
+        return (Statistic("taste_fit", (2,), COUNT_GRID, bound, 1 << COUNT_BITS),)
+
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        offsets, places, units, rungs, dense = replace(self.moments, gram_weight=1.0).rows(block)
+        inverse = np.ascontiguousarray(self.inverse, np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            through = dense @ inverse.T  # P q of every rung
+        sums["taste_fit"] += _fits(offsets, places, units, rungs, dense, inverse, through, GRID.step, COUNT_GRID.step)
         return None
 
 
@@ -111,19 +162,24 @@ def taken_rows(block: Block, liked: float | None) -> tuple[NDArray[np.int64], ND
 
 
 @njit(cache=True, nogil=True)
-def _add_taken(offsets, items, users_weight, step, counts):
+def _add_counts(offsets, items, weight, step, counts):
+    """weight/sqrt(m) for each of a user's m items: of norm ``weight``."""
     for u in range(len(offsets) - 1):
         m = offsets[u + 1] - offsets[u]
         if m > 0:
-            units = to_units(shrink_factor(float(m), 1.0), step)  # 1/sqrt(m), a hair inside
-            if fits(m * float(units) ** 2, 1.0, step):
+            units = to_units(weight * shrink_factor(float(m), 1.0), step)
+            if fits(m * float(units) ** 2, weight, step):
                 for p in range(offsets[u], offsets[u + 1]):
                     counts[items[p]] += units
-            counts[len(counts) - 1] += to_units(users_weight * (1.0 - HAIR), step)
+
+
+@njit(cache=True, nogil=True)
+def _users(offsets):
+    return np.sum(offsets[1:] > offsets[:-1])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rows(offsets, places, shares, ladder, dense, step):
+def _rows(offsets, places, shares, ladder, dense, bound, step):
     """Per entry the sparse part s of z in grid units, and per user the rung of c, or -1: who does not fit adds nothing."""
     n_users = len(offsets) - 1
     units, rungs = np.zeros(len(places), np.int64), np.full(n_users, -1)
@@ -147,16 +203,16 @@ def _rows(offsets, places, shares, ladder, dense, step):
         rung = min(math.floor(math.log2(c / LOWEST) * RUNGS_PER_OCTAVE), len(ladder) - 1)
         if not rung >= 0:
             continue
-        c = ladder[rung]
-        # a, so that a 1_S - c pi has norm 1 less what truncation can add: at most a step to each of the k entries.
-        length = 1.0 - 4.0 * HAIR - 2.0 * math.sqrt(k) * step
+        c = ladder[rung] * bound
+        # a, so that a 1_S - c pi is as long as may be, less what truncation can add: at most a step to each of k entries.
+        length = bound * (1.0 - 4.0 * HAIR) - 2.0 * math.sqrt(k) * step
         root = (c * taken) ** 2 - k * (c * c * square - length * length)
         a = to_units((c * taken + math.sqrt(root)) / k, step) if root >= 0.0 else 0
         total = squares[rung]
         for p in range(lo, hi):
             q = dense[rung, places[p]]
             total += (a - q) * (a - q) - q * q
-        if a > 0 and fits(total, 1.0, step):
+        if a > 0 and fits(total, bound, step):
             rungs[u] = rung
             for p in range(lo, hi):
                 units[p] = a
@@ -173,3 +229,33 @@ def _by_rung(offsets, places, units, rungs, n_rungs, n_head):
             for p in range(offsets[u], offsets[u + 1]):
                 sums[rungs[u], places[p]] += units[p]
     return sums, counts
+
+
+@njit(cache=True, parallel=True, error_model="numpy")
+def _fits(offsets, places, units, rungs, dense, inverse, through, step, fit_step):
+    n_users, n = len(offsets) - 1, inverse.shape[0]
+    found = np.zeros((n_users, 2), np.int64)
+    for u in prange(n_users):
+        lo, hi = offsets[u], offsets[u + 1]
+        if rungs[u] < 0 or hi - lo < 2:  # one item alone has nothing to be foretold from
+            continue
+        z, seen = -dense[rungs[u]], -through[rungs[u]]
+        for p in range(lo, hi):
+            z[places[p]] += units[p]
+            seen += units[p] * inverse[places[p]]  # symmetric: a row is a column
+        own = 0.0
+        for j in range(n):
+            z[j] *= step
+            seen[j] *= step
+            own += z[j] * seen[j]
+        left = 1.0 - min(own, 0.95)  # of whom the matrix is hardly anything else, little is left
+        agree, square = 0.0, 0.0
+        for j in range(n):
+            told = z[j] - (seen[j] / left) / (inverse[j, j] + seen[j] * seen[j] / left)
+            agree += z[j] * told
+            square += told * told
+        inside = MOST_FIT * (1.0 - HAIR)
+        if agree * agree < np.inf and square < np.inf:  # else this user contributes nothing
+            found[u, 0] = to_units(min(max(agree, -inside), inside), fit_step)
+            found[u, 1] = to_units(min(square, inside), fit_step)
+    return found.sum(axis=0)

@@ -1,17 +1,24 @@
-"""Public room: counts from noisy posts of them: empirical Bayes with a prior that the posts themselves tell."""
+"""Public room: counts from noisy posts of them: empirical Bayes with a prior that the posts themselves tell.
+
+Paper: Efron 2014 (deconvolution). Deviates: the prior is a mixture of normals and not an exponential family.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-PER_OCTAVE = 3  # components of the prior
-WIDTH = 0.2  # of a component, relative to where it stands
+PER_OCTAVE = 3  # sizes that a count may have, between itself and its double
+WIDTH = 0.2  # of such a size: how far counts of it spread
+LEAST_SHARE = 0.3  # of its size: a posterior count is no less, so that it is never negative
 STEPS = 40  # of EM
-LEAST_SHARE = 0.3  # of its component: a posterior count is no less, so that it is never negative
+LARGEST_SAMPLE = 4000  # counts that the prior is learnt from, evenly over all
+CHUNK = 16_384  # items at a time
+TINY = 1e-9
 
 
 class Counts(NamedTuple):
@@ -23,37 +30,47 @@ class Counts(NamedTuple):
 
 
 def count_posterior(posted: Array, std: float) -> Counts:
-    """Posterior counts under a mixture of Gaussians on a logarithmic grid, whose weights are fitted by EM.
+    """True counts from posted ones with noise N(0, std^2): no threshold, never negative.
 
-    Counts of items are spread over orders of magnitude, and nobody knows how: the prior is a histogram over
-    logarithms, each bin a Gaussian of relative width ``WIDTH``, and its weights are those under which the posts, with
-    their known noise, are most likely. Without noise the posts themselves come back.
+    The prior is a mixture of N(g_k, (WIDTH g_k)^2) over sizes g_k on a logarithmic grid. Its shares p maximise the
+    likelihood of the posted counts (EM): P(k | c) ~ p_k N(c; g_k, std^2 + WIDTH^2 g_k^2), and p is the mean of that.
+    Given k, N is normal with mean (c WIDTH^2 g_k^2 + g_k std^2)/(std^2 + WIDTH^2 g_k^2), by Bayes' rule.
     """
-    if std == 0.0:
+    if std <= 0.0 or not len(posted):
         known = np.maximum(posted, 0.0)
-        return Counts(known, known**2, np.maximum(known, 1e-9))
-    grid = _grid(posted, std)
-    own = (WIDTH * grid) ** 2
-    variance = std**2 + own
-    likelihood = -0.5 * (posted[:, None] - grid) ** 2 / variance - 0.5 * np.log(variance)
-    likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-    prior = np.full(len(grid), 1.0 / len(grid))
-    belongs = likelihood
+        return Counts(known, known**2, np.maximum(known, TINY))
+    sizes = _sizes(posted, std)
+    sample = np.sort(posted)[:: math.ceil(len(posted) / LARGEST_SAMPLE)]
+    likelihood = _likelihood(sample, std, sizes)
+    shares = np.full(len(sizes), 1.0 / len(sizes))
     for _ in range(STEPS):
-        belongs = likelihood * prior
-        belongs /= belongs.sum(axis=1, keepdims=True) + 1e-300
-        prior = belongs.mean(axis=0)
-    means = np.maximum((posted[:, None] * own + grid * std**2) / variance, LEAST_SHARE * grid)
-    spread = own * std**2 / variance
-    return Counts(
-        (belongs * means).sum(axis=1),
-        (belongs * (means**2 + spread)).sum(axis=1),
-        np.exp((belongs * np.log(means)).sum(axis=1)),
-    )
+        shares = _normalised(likelihood * shares).mean(axis=0)
+    parts = [_given_prior(part, std, sizes, shares) for part in np.split(posted, range(CHUNK, len(posted), CHUNK))]
+    return Counts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _grid(posted: Array, std: float) -> Array:
-    """From far below the noise up to the largest post, in thirds of an octave; the first stands for next to nothing."""
-    top, low = max(float(posted.max()), 4.0 * std), min(0.25, std / 20.0)
-    steps = int(np.ceil(np.log2(top / low) * PER_OCTAVE)) + 1
-    return np.concatenate([[low / 4.0], low * 2.0 ** (np.arange(steps) / PER_OCTAVE)])
+def _sizes(counts: Array, std: float) -> Array:
+    """From next to nothing to the largest that was posted."""
+    least, most = min(0.25, std / 20.0), max(float(counts.max()), 4.0 * std)
+    octaves = np.arange(math.ceil(math.log2(most / least) * PER_OCTAVE) + 1) / PER_OCTAVE
+    return np.concatenate([[least / 4.0], least * 2.0**octaves])
+
+
+def _likelihood(counts: Array, std: float, sizes: Array) -> Array:
+    """Of each count under each size, up to a factor per count."""
+    variance = std**2 + (WIDTH * sizes) ** 2
+    log = -0.5 * (counts[:, None] - sizes) ** 2 / variance - 0.5 * np.log(variance)
+    return np.exp(log - log.max(axis=1, keepdims=True))
+
+
+def _normalised(weights: Array) -> Array:
+    return weights / (weights.sum(axis=1, keepdims=True) + 1e-300)
+
+
+def _given_prior(counts: Array, std: float, sizes: Array, shares: Array) -> Counts:
+    chance = _normalised(_likelihood(counts, std, sizes) * shares)
+    own = (WIDTH * sizes) ** 2
+    mean = (counts[:, None] * own + sizes * std**2) / (std**2 + own)
+    mean = np.maximum(mean, LEAST_SHARE * sizes)  # far below every size the normal law would go below zero
+    square = mean**2 + own * std**2 / (std**2 + own)
+    return Counts((chance * mean).sum(1), (chance * square).sum(1), np.exp((chance * np.log(mean)).sum(1)))

@@ -29,7 +29,7 @@ PRIVATE = {
 }
 BASELINES = {
     "ALS": "lowkey.methods.als.method:ALS",
-    "Bias": "lowkey.methods.bias.method:Bias",
+    "Bias": "lowkey.methods.bias.baseline:Bias",
     "Popularity": "lowkey.methods.bias.method:Popularity",
     "FrankWolfe": "lowkey.methods.frank_wolfe.method:FrankWolfe",
 }

@@ -23,7 +23,7 @@ from lowkey.data.synthetic import taste, write_taste
 from lowkey.methods import registry
 from lowkey.methods.choice import default_method
 
-GOOD = "--user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
+GOOD = "--for ratings --user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
 
 
 @pytest.fixture(scope="module")
@@ -357,15 +357,17 @@ def test_an_unexpected_error_shows_no_message_of_its_own(here: Path, tmp_path: P
         ("ratings", 50, 900, 1000.0, "moments"),
         ("ratings", 50, 100_000, 1.0, "moments"),
         ("ratings", 500, 100_000, 1.0, "factors"),
-        ("binary", 50, 900, 1.0, "bias"),
-        ("binary", 500, 6000, 1.0, "moments"),
+        ("binary", 50, 900, 1.0, "lists"),
+        ("binary", 500, 6000, 1.0, "lists"),
     ],
 )
 def test_the_method_follows_from_public_facts(
     feedback: str, items: int, users: int | None, epsilon: float, method: str
 ) -> None:
     limits = (1.0, 5.0) if feedback == "ratings" else None
-    assert default_method(lk.Domain(items, limits, feedback, users), epsilon, 1e-6) == method
+    domain = lk.Domain(items, limits, feedback, users)
+    assert default_method(domain, epsilon, 1e-6, "ratings") == method
+    assert default_method(domain, epsilon, 1e-6) == "lists"
 
 
 def test_delta_from_expected_users_is_a_hundredth_of_their_share() -> None:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import lowkey as lk
-from lowkey.methods.factors.blup import Round, clean_moments, common_scale, item_means, posterior
-from lowkey.methods.factors.method import item_scales
-from lowkey.methods.factors.settings import default_rank, default_rounds, default_start
+from lowkey.methods.counts import Counts
+from lowkey.methods.factors.blup import Round, clean_moments, common_scale, posterior
+from lowkey.methods.factors.bounds import Known
+from lowkey.methods.factors.settings import default_rank, default_rounds, default_start, worthwhile_rank
+from lowkey.methods.means import Crowd, Means
 
 
 def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> Round:
@@ -20,6 +22,12 @@ def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> R
     noise = std * rng.normal(size=(n, d))
     noise[:, 0] /= scales
     return Round.of(shares, shares[:, None] * (truth @ seen) + noise, seen, scales, std, 0.0)
+
+
+def means_with(counts: np.ndarray, users: float = 1000.0, users_std: float = 0.0) -> Means:
+    """Of a crowd whose counts are known."""
+    n, crowd = len(counts), Crowd(3.0, 0.8, 0.2, 10.0, users, users_std)
+    return Means(crowd, (), np.zeros(n), np.ones(n), Counts(counts, counts**2, counts), counts, 0.0, 0.8)
 
 
 def test_the_posterior_is_the_textbook_one() -> None:
@@ -88,23 +96,16 @@ def test_moments_of_pure_noise_lose_their_directions() -> None:
         np.testing.assert_array_equal(clean[13:, 13:], (100.0 * np.eye(15) + noise)[13:, 13:])
 
 
-def test_item_means_shrink_by_what_is_known() -> None:
-    found = item_means(np.array([40.0, 0.5, -3.0]), np.array([50.0, 2.0, -4.0]), 6.0, 3.0, 0.5, 0.8)
-    noise = 36.0 + 0.64 * 50.0 / 2.0
-    assert found.means[0] == pytest.approx((50.0 * 40.0 / noise) / (50.0**2 / noise + 4.0))
-    assert found.variances[0] == pytest.approx(1.0 / (50.0**2 / noise + 4.0))
-    assert (found.means[2], found.variances[2]) == (0.0, 0.25)
-    assert list(found.counts) == [50.0, 2.0, 1.5]
-
-
 def test_biases_and_factors_have_weights_of_their_own() -> None:
     """Products of both go like count^-bias_power, and over all ratings biases take what they would take unscaled."""
     counts = np.array([900.0, 400.0, 25.0, 4.0])
-    weights, scales = item_scales(counts, 0.25, 0.5)
+    known = Known.of(means_with(counts), 0.25, 0.5)
+    weights, scales = known.weights, known.scales
     np.testing.assert_allclose(weights / weights[0], (counts / 900.0) ** -0.25)
     np.testing.assert_allclose(weights * scales / (weights * scales)[0], (counts / 900.0) ** -0.5)
     assert counts @ (weights * scales) ** 2 == pytest.approx(counts @ weights**2)
-    assert list(item_scales(counts, 0.3, 0.3)[1]) == [1.0] * 4
+    np.testing.assert_allclose(Known.of(means_with(counts), 0.3, 0.3).scales, np.ones(4))
+    np.testing.assert_allclose(known.shares, weights * counts / (weights @ counts))
 
 
 def test_the_rank_follows_the_noise() -> None:
@@ -116,7 +117,21 @@ def test_the_rank_follows_the_noise() -> None:
     assert default_rank(domain(10, 1600), 0.1) == 2
     assert default_rank(domain(10**7, 1600), 1.0) == 20
     assert default_rank(domain(10**7, 5), 1.0) == 5
-    assert default_rank(domain(None, 1600), 1.0) == 8
+    assert default_rank(domain(None, 1600), 1.0) == 20  # at most: the posts decide
+
+
+def test_the_posted_crowd_decides_whether_there_are_factors() -> None:
+    """1,600 items, 100 ratings a user: (100/130)^2 of the signal, which has to be 8; an uncertain crowd counts less."""
+    settings = lk.DPFactors(epsilon=1.0, delta=1e-5).resolve(lk.Domain(1600, (1.0, 5.0)))
+    least = 8.0 * 40.0 / settings.budget.signal / (100.0 / 130.0) ** 2
+
+    def rank(users: float, std: float = 0.0) -> int:
+        return worthwhile_rank(settings, means_with(np.full(1600, 10.0 * users / 1600.0), users, std))
+
+    assert rank(0.99 * least) == 0
+    assert rank(1.01 * least) == round(0.36 * (1.01 * least * settings.budget.signal / 40.0) ** 0.75)
+    assert rank(1.01 * least, 0.05 * least) == 0
+    assert rank(1e7) == 20
 
 
 def test_rounds_and_start_follow_from_public_facts() -> None:
@@ -126,7 +141,8 @@ def test_rounds_and_start_follow_from_public_facts() -> None:
     assert default_rounds(domain(6400, 1600), 0.25, "random") == 5  # 0.25 * 6400 / 40 = 40, between 2^5 and 2^6
     assert default_rounds(domain(25_600, 1600), 0.25, "random") == 7
     assert default_rounds(domain(100, 1600), 0.2, "random") == 4
-    assert default_rounds(domain(10**7, 1600), 0.2, "random") == default_rounds(domain(None, 1600), 0.2, "random") == 8
+    assert default_rounds(domain(10**7, 1600), 0.2, "random") == 8
+    assert default_rounds(domain(None, 1600), 0.2, "random") == 6
     assert default_rounds(domain(10**7, 100), 0.2, "moments") == 4
     assert default_start(domain(20_000, 100), 0.2) == "moments"
     for users, items in ((20_000, 201), (10_000, 100), (None, 100)):

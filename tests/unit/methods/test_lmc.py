@@ -204,7 +204,7 @@ def test_shares_add_up_to_what_was_asked() -> None:
     total = plan.price.mu**2
     shares = {line.name: line.times * line.mechanism.mu**2 / total for line in plan.lines}
     assert shares["start_gram"] == pytest.approx(0.3, rel=1e-9)
-    assert shares["item_means"] == pytest.approx(0.7 * 0.1, rel=1e-9)
+    assert sum(shares[name] for name in ("level", "spread", "item_means")) == pytest.approx(0.7 * 0.1, rel=1e-9)
     assert shares["user_gram"] == pytest.approx(0.7 * 0.88 * 0.25, rel=1e-9)
     assert 0.999 < plan.price.epsilon <= 1.0
 

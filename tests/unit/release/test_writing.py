@@ -138,6 +138,15 @@ def test_a_removed_ledger_line_is_seen(folder: Path) -> None:
         lk.load(folder)
 
 
+def test_a_post_beyond_the_plan_is_seen(fitted: lk.DPBias, folder: Path) -> None:
+    """On a ledger whose chain is right, with every hash fixed: one post more of a planned line."""
+    ledger = lk.Ledger.loads(fitted.ledger_.dumps())
+    ledger.reserve(ledger.plans()[0].lines[0], {}, noise_is_private=True)
+    (folder / "ledger.jsonl").write_text(ledger.dumps())
+    rewrite_manifest(folder, lambda manifest: manifest.update(ledger_head=ledger.head))
+    assert "Every post on the ledger was planned" in failures(folder)
+
+
 def test_a_swapped_model_is_seen(folder: Path, tmp_path: Path) -> None:
     other = lk.DPBias(epsilon=20.0, delta=1e-5).fit(CROWD.ratings()).release(tmp_path / "other")
     shutil.copy(other / MODEL, folder / MODEL)

@@ -16,7 +16,7 @@ from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemCounts
 from lowkey.methods.als.settings import ALSSettings
 from lowkey.methods.curator import Curator
-from lowkey.methods.means import ask_item_means
+from lowkey.methods.means import ask_means
 
 Array = NDArray[np.float64]
 LIGHT_USER = 20.0  # ratings; for binary feedback
@@ -51,8 +51,8 @@ def ask_items(settings: ALSSettings, curator: Curator) -> Items:
     if settings.bias_share > 0.0 and binary:
         counts = np.maximum(curator.ask(ItemCounts(settings.n_items))["item_counts"], 1.0)
     elif settings.bias_share > 0.0:
-        means = ask_item_means(settings, curator)
-        bias, counts = means.effects(least=1.0), np.maximum(means.counts, 1.0)
+        means = ask_means(settings, curator, 1)
+        center, bias, counts = means.center, means.effects, np.maximum(means.posted_counts, 1.0)
     return Items(center, bias, counts, *_weights(settings, counts))
 
 

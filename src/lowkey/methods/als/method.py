@@ -24,6 +24,7 @@ from lowkey.methods.als.settings import ALSSettings, default_settings
 from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import not_negative, positive, share, whole, within_catalogue, word
 from lowkey.methods.curator import Curator
+from lowkey.methods.means import means_requests
 from lowkey.methods.starts import binary_start_factors, binary_start_request, start_factors, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
@@ -138,9 +139,10 @@ class DPALS(Recommender):
         n_items, rank, triangle = settings.n_items, settings.rank, packed_length(settings.rank)
         requests: list[Request] = []
         if settings.bias_share > 0.0:
-            binary = settings.domain.rating_range is None
-            name, size = ("item_counts", n_items) if binary else ("item_means", 2 * n_items)
-            requests.append(Request(name, size, settings.bias_share))
+            if settings.domain.rating_range is None:
+                requests.append(Request("item_counts", n_items, settings.bias_share))
+            else:
+                requests += means_requests(settings, settings.bias_share, 1)
         requests += _start_requests(settings)
         if settings.learns_user_reg:
             requests += [Request(f"misfit_{t}", 2, MISFIT_SHARE) for t in range(1, settings.n_iter)]

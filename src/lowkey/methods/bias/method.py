@@ -1,7 +1,7 @@
-"""Public room: private item means, with a user's own offset computed locally; for binary feedback, private popularity.
+"""Public room: private item effects, with a user's own offset computed locally; for binary feedback, private popularity.
 
-Paper: McSherry and Mironov 2009, section 4 (item averages). Deviates: noise-aware damping instead of a fixed one; user
-offsets are never posted.
+Paper: McSherry and Mironov 2009, section 4 (a global mean, then item averages). Deviates: the damping follows from the
+known noise and from posted variances; user offsets are never posted.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from typing import Any
 import numpy as np
 
 from lowkey.data.domain import Domain
-from lowkey.kernels.bias import ItemCounts, ItemMeans
+from lowkey.kernels.bias import ItemCounts
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import not_negative, positive, whole
 from lowkey.methods.curator import Curator
-from lowkey.methods.means import damped_means
+from lowkey.methods.means import ROUNDS, ask_means, means_requests
 from lowkey.privacy.plan import Request
 
 
 @dataclass(frozen=True, kw_only=True)
 class BiasSettings(Settings):
     n_iter: int
-    residual_bound: float | None  # None: binary feedback
-    offset_reg: float
+    residual_bound: float | None  # None: the posted spread of ratings around their user's mean
+    offset_reg: float | None  # None: the ratio of the posted variances
 
     def told(self) -> dict[str, Any]:
         return {} if self.residual_bound is None else {"residual_bound": self.residual_bound}
 
 
 class DPBias(Recommender):
-    """rating = center + item bias + user offset; the item biases are private, the offset is the user's own.
+    """rating = level + item effect + user offset; level and effects are private, the offset is the user's own.
 
-    ``n_iter`` posts: each takes the item means of what the ones before leave over. ``residual_bound`` bounds the root
-    mean square of one user's residuals; by default a quarter of the rating range, as stars are rarely spread wider.
+    ``n_iter`` posts of item means, the later ones around what the earlier ones found. ``residual_bound`` bounds the root
+    mean square of one user's residuals and ``offset_reg`` damps offsets; by default both follow from the posted spread.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class DPBias(Recommender):
     adjacency : {"add-remove", "replace-one"}
         What a neighbouring data set is.
     n_iter : int
-        How many posts share the budget.
+        How many posts of item means share the budget.
     residual_bound : float, optional
         On the root mean square of one user's residuals, in stars.
-    offset_reg : float
+    offset_reg : float, optional
         Ridge of a user's own offset: as many ratings of the average user.
 
     Examples
@@ -62,9 +62,9 @@ class DPBias(Recommender):
         epsilon: float | None = None,
         delta: float | None = None,
         adjacency: str = "add-remove",
-        n_iter: int = 2,
+        n_iter: int = ROUNDS,
         residual_bound: float | None = None,
-        offset_reg: float = 5.0,
+        offset_reg: float | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -74,44 +74,25 @@ class DPBias(Recommender):
         self.offset_reg = offset_reg
 
     def _settings(self, domain: Domain, budget: Budget) -> BiasSettings:
-        bound = self._residual_bound(*domain.rating_range) if domain.rating_range is not None else None
         return BiasSettings(
-            domain=domain, budget=budget, n_iter=self.n_iter, residual_bound=bound, offset_reg=self.offset_reg
+            domain=domain,
+            budget=budget,
+            n_iter=self.n_iter,
+            residual_bound=None if domain.rating_range is None else self.residual_bound,
+            offset_reg=self.offset_reg,
         )
 
-    def _residual_bound(self, low: float, high: float) -> float:
-        return self.residual_bound if self.residual_bound is not None else (high - low) / 4.0
-
     def _requests(self, settings: BiasSettings) -> list[Request]:
-        if settings.residual_bound is None:
+        if settings.domain.rating_range is None:
             return [Request("item_counts", settings.n_items, 1.0)]
-        note = "sums and counts, bounded jointly"
-        return [Request("item_means", 2 * settings.n_items, 1.0, times=settings.n_iter, note=note)]
+        return means_requests(settings, 1.0, settings.n_iter)
 
     def _run(self, settings: BiasSettings, curator: Curator) -> Released:
-        if settings.residual_bound is None:
+        if settings.domain.rating_range is None:
             return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
-        bound, item_bias = settings.residual_bound, np.zeros(settings.n_items)
-        # Stars spread about a quarter of their range around what is expected; a weighted count of c (weights below 1)
-        # stands for more than c ratings, so half of that.
-        variance = (settings.spread / 4.0 / 2.0) ** 2
-        for _ in range(settings.n_iter):
-            posts = curator.ask(ItemMeans(settings.center + item_bias, bound, settings.offset_reg))
-            (totals, counts), std = posts["item_means"], posts.stds["item_means"]
-            item_bias = item_bias + damped_means(bound * totals, counts, bound * std, std, variance)
-        return _biases(item_bias, settings.center, settings.offset_reg, list(settings.limits))
-
-
-class Bias(DPBias):
-    """The non-private baseline of ``DPBias``: the same code, without noise and without a guarantee."""
-
-    private = False
-
-    def __init__(self, n_iter: int = 4, offset_reg: float = 5.0) -> None:
-        super().__init__(n_iter=n_iter, residual_bound=None, offset_reg=offset_reg)
-
-    def _residual_bound(self, low: float, high: float) -> float:
-        return high - low
+        means = ask_means(settings, curator, settings.n_iter, settings.residual_bound, settings.offset_reg)
+        damping = means.offset_reg if settings.offset_reg is None else settings.offset_reg
+        return biases(means.effects, means.center, damping, list(settings.limits))
 
 
 class Popularity(Recommender):
@@ -135,9 +116,9 @@ class Popularity(Recommender):
 
 def popularity(counts: np.ndarray) -> Released:
     """Items ranked by how many users have them, whatever the history."""
-    return _biases(np.array(counts), 0.0, None, None)
+    return biases(np.array(counts), 0.0, None, None)
 
 
-def _biases(item_bias: np.ndarray, center: float, offset_reg: float | None, limits: list[float] | None) -> Released:
+def biases(item_bias: np.ndarray, center: float, offset_reg: float | None, limits: list[float] | None) -> Released:
     arrays = {"item_bias": item_bias, "item_factors": np.zeros((len(item_bias), 0))}
     return Released("factors", arrays, {"center": center, "offset_reg": offset_reg, "reg": 1.0, "rating_range": limits})

@@ -104,25 +104,6 @@ def _undo(change: Matrix) -> Matrix:
     return whole
 
 
-class ItemMean(NamedTuple):
-    means: Matrix
-    variances: Matrix
-    counts: Matrix  # at least half the noise, so that powers of them make sense
-
-
-def item_means(
-    sums: Matrix, counts: Matrix, sum_std: float, count_std: float, prior_std: float, residual_std: float
-) -> ItemMean:
-    """Posterior means and variances from sum = count * mean + N(0, sum_std^2 + count * residual_std^2 / 2).
-
-    The sum of squared weights is at most half of the sum of the weights from four ratings a user on.
-    """
-    known = np.maximum(counts, 0.0)
-    weight = known / (sum_std**2 + residual_std**2 * known / 2.0 + 1e-30)
-    variances = 1.0 / (weight * known + prior_std**-2)
-    return ItemMean(weight * sums * variances, variances, np.maximum(known, max(count_std / 2.0, 1.0)))
-
-
 class Posterior(NamedTuple):
     means: Matrix  # (n, d): bias, then factor
     prior: Matrix  # P, (d - 1, d - 1)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, FactorRound
+from lowkey.methods.means import Means
 
 BOUND_SHARE = 0.7  # of the residuals' standard deviation: what users beyond it lose is less than what noise for them costs
 ROOM = 1.5  # of a typical norm: what the bound of the moments leaves to users above it
@@ -21,8 +22,28 @@ class Known:
     """What all rounds know of the items."""
 
     center: float
+    counts: Array
     weights: Array
     scales: Array  # of the biases
+
+    @classmethod
+    def of(cls, means: Means, weight_power: float, bias_power: float) -> Known:
+        """Weights count^-weight_power, of mean 1, and what scales the biases so that they are weighed count^-bias_power.
+
+        Over all ratings the biases take as much of a user's norm as if they had not been scaled: a mean square of one.
+        A count is E N^2/E N, which is large where it may be large: so no item weighs much by chance.
+        """
+        counts = np.maximum(means.counts.squares / np.maximum(means.counts.means, 1e-9), 1.0)
+        weights = counts**-weight_power
+        weights /= weights.mean()
+        scales = counts ** (weight_power - bias_power)
+        scales /= math.sqrt(float(np.average(scales**2, weights=counts * weights**2)))
+        return cls(means.center, counts, weights, scales)
+
+    @property
+    def shares(self) -> Array:
+        """Of all weighted ratings, item by item."""
+        return self.weights * self.counts / (self.weights @ self.counts)
 
 
 @dataclass(frozen=True)
@@ -66,6 +87,13 @@ class Scale:
     update_bound: float
     factor_norm: float  # of a typical (1, u)
     activity: float  # the root of a typical number of ratings
+
+    @classmethod
+    def of(cls, means: Means, rank: int) -> Scale:
+        """Where the first round starts."""
+        bound = BOUND_SHARE * math.sqrt(means.residual_variance)
+        norm = math.sqrt(1.0 + rank / 4.0)
+        return cls(means.residual_variance, means.crowd.between, bound, norm, means.activity)
 
     def sweep(self, number: int, known: Known, coefficients: Array) -> FactorRound:
         """The round with these bounds. A typical |x|^2 is a user's weights, about ``activity``, times |(1, u)|."""

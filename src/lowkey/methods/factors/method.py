@@ -6,7 +6,7 @@ a user's whole contribution is clipped at once, and the items' side is a posteri
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +16,27 @@ from lowkey.errors import refuse
 from lowkey.kernels.factors import EXTRA
 from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Budget, Recommender, Released
+from lowkey.methods.bias.method import biases
 from lowkey.methods.constraints import whole, within_catalogue, word
 from lowkey.methods.curator import Curator
-from lowkey.methods.factors.blup import Round, clean_moments, common_scale, item_means, posterior
+from lowkey.methods.factors.blup import Round, clean_moments, common_scale, posterior
 from lowkey.methods.factors.bounds import Known, Scale, Seen
-from lowkey.methods.factors.settings import FactorsSettings, default_rank, default_rounds, default_start
+from lowkey.methods.factors.settings import (
+    FactorsSettings,
+    default_means_share,
+    default_rank,
+    default_rounds,
+    default_start,
+    worthwhile_rank,
+)
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
-from lowkey.methods.means import PRIOR_STD, PostedMeans, ask_item_means
+from lowkey.methods.means import Means, ask_means, means_requests, refined
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
 MOMENTS_SHARE = 0.05  # of mu^2
 GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
-RESIDUAL_STD = 0.17  # of the rating range: where the first round starts; the later ones follow the posts
 LEAST = 3e-5  # of the rating range: no residual is looked at more closely
-USUAL_RATINGS = 64.0  # of a user, where the domain does not say how many users are expected
 
 Array = NDArray[np.float64]
 
@@ -39,8 +45,10 @@ class DPFactors(Recommender):
     """rating = center + item bias + user offset + item factor . user factor; the item side in ``n_iter`` noisy rounds.
 
     Nothing needs tuning: ``rank`` and ``n_iter`` follow from the noise level, bounds follow the posts, and what a ridge
-    does elsewhere is done by the known noise. ``start`` is "random", or "spectral" or "moments", which spend a part of
-    the budget on a private start: by default for a small catalogue. All other numbers are in ``resolve(domain)``.
+    does elsewhere is done by the known noise. By default the rank also follows the posted crowd: where factors would cost
+    more than they bring, everything goes into the item effects. ``start`` is "random", or "spectral" or "moments", which
+    spend a part of the budget on a private start: by default for a small catalogue. All other numbers are in
+    ``resolve(domain)``.
 
     Parameters
     ----------
@@ -91,7 +99,9 @@ class DPFactors(Recommender):
             domain=domain,
             budget=budget,
             rank=default_rank(domain, budget.signal) if self.rank is None else self.rank,
+            follows=self.rank is None,
             n_iter=default_rounds(domain, budget.signal, start) if self.n_iter is None else self.n_iter,
+            means_share=default_means_share(domain, budget.signal),
             start=start,
             start_share=SHARES[start],
         )
@@ -100,25 +110,32 @@ class DPFactors(Recommender):
         n_items, rank, n_iter = settings.n_items, settings.rank, settings.n_iter
         growth = GROWTH ** np.arange(n_iter)
         growth *= (1.0 - settings.means_share - MOMENTS_SHARE) / growth.sum()
-        note = "sums and counts, bounded jointly"
         return [
-            Request("item_means", 2 * n_items, settings.means_share, note=note),
+            *means_requests(settings, settings.means_share),
             *(Request(f"item_update_{t}", n_items * (rank + 1), float(share)) for t, share in enumerate(growth, 1)),
             *start_requests(settings),
             Request("user_moments", packed_length(rank + EXTRA), MOMENTS_SHARE, n_iter, mechanism=SymmetricGaussian),
         ]
 
     def _run(self, settings: FactorsSettings, curator: Curator) -> Released:
+        means = ask_means(settings, curator)
+        rank = worthwhile_rank(settings, means) if settings.follows else settings.rank
+        if rank == 0:
+            return self._means_alone(settings, means, curator)
+        return self._factors(replace(settings, rank=rank), means, curator)
+
+    def _means_alone(self, settings: FactorsSettings, means: Means, curator: Curator) -> Released:
+        """What was planned for factors, spent on item effects: the model has no factors."""
+        for t in range(1, settings.n_iter + 1):
+            means = refined(means, settings, curator, f"item_update_{t}")
+        return biases(means.effects, means.center, means.offset_reg, list(settings.limits))
+
+    def _factors(self, settings: FactorsSettings, means: Means, curator: Curator) -> Released:
         spread, rank = settings.spread, settings.rank
-        residual, offset = RESIDUAL_STD * spread, PRIOR_STD * spread
-        posted = ask_item_means(settings, curator)
-        items = item_means(posted.sums, posted.counts, posted.sum_std, posted.count_std, posted.prior_std, residual)
-        weights, scales = item_scales(items.counts, settings.weight_power, settings.bias_power)
-        known = Known(settings.center, weights, scales)
-        shares = weights * items.counts / (weights @ items.counts)
-        scale = Scale(residual**2, offset**2, residual, math.sqrt(1.0 + rank / 4.0), _activity(settings.domain, posted))
-        factors = first_factors(settings, self.init_seed, scale, known, (posted, items), curator)
-        coefficients = np.column_stack([items.means, factors])
+        known, scale = Known.of(means, settings.weight_power, settings.bias_power), Scale.of(means, rank)
+        shares, scales = known.shares, known.scales
+        factors = first_factors(settings, self.init_seed, scale, known, means, curator)
+        coefficients = np.column_stack([means.effects, factors])
         rounds: list[Round] = []
         for t in range(settings.n_iter):
             sweep = scale.sweep(t + 1, known, coefficients)
@@ -132,13 +149,13 @@ class DPFactors(Recommender):
             # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
             forgets = t < 2 and settings.start == "random"
             rounds = [latest] if forgets else [*rounds, latest][-settings.averaged :]
-            found = posterior(rounds, items.means, items.variances)
+            found = posterior(rounds, means.effects, means.variances)
             change = common_scale(found.prior, seen.factors, seen.ratings, seen.variance)
             rounds = [r.turned(change) for r in rounds]
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
             scale = scale.next(seen, LEAST * spread, falling_bound=settings.falling_bound)
         fitted = {
-            "center": settings.center,
+            "center": means.center,
             "rating_range": list(settings.limits),
             "offset_reg": scale.variance / scale.offset_variance,
             "reg": scale.variance,
@@ -153,21 +170,3 @@ def within(coefficients: Array, spread: float) -> Array:
     kept[:, 0] = np.clip(kept[:, 0], -spread, spread)
     kept[:, 1:] *= np.minimum(1.0, spread / np.maximum(np.linalg.norm(kept[:, 1:], axis=1), 1e-30))[:, None]
     return kept
-
-
-def item_scales(counts: Array, weight_power: float, bias_power: float) -> tuple[Array, Array]:
-    """Weights count^-weight_power, of mean 1, and what scales the biases so that they are weighed count^-bias_power.
-
-    Over all ratings the biases take as much of a user's norm as if they had not been scaled: a mean square of one.
-    """
-    weights = counts**-weight_power
-    weights /= weights.mean()
-    scales = counts ** (weight_power - bias_power)
-    return weights, scales / math.sqrt(float(np.average(scales**2, weights=counts * weights**2)))
-
-
-def _activity(domain: Domain, posted: PostedMeans) -> float:
-    """A typical user's activity: the root of the number of ratings."""
-    if domain.expected_users is None:
-        return math.sqrt(USUAL_RATINGS)
-    return min(max(1.0, float(posted.counts.sum()) / domain.expected_users), math.sqrt(domain.n_items))

@@ -9,19 +9,24 @@ from typing import Any
 from lowkey.data.domain import Domain
 from lowkey.methods.base import Settings
 from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_MOMENTS, crowd_signal
+from lowkey.methods.means import Means
 
-USUAL_RANK = 8  # where the domain does not say how many users are expected
 LARGEST_RANK = 20
-FEWEST_ROUNDS, MOST_ROUNDS = 4, 8
+FEWEST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 4, 6, 8  # usual: where no number of users is expected
+LEAST_SIGNAL = 8.0  # below, what factors would find is less than what their noise costs the item effects
+MANY_RATINGS = 30.0  # of a user: half of a taste is known then
+LEAST_MEANS, USUAL_MEANS, MOST_MEANS = 0.1, 0.25, 0.8  # shares of mu^2 on means first
+CROWD_FOR_FEW_MEANS = 700.0  # users times mu: there, half of the budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactorsSettings(Settings):
-    rank: int
+    rank: int  # or what it is at most, if it follows
+    follows: bool  # the rank follows the posted crowd, down to none at all
     n_iter: int
     start: str  # "random", "spectral" or "moments"
     start_share: float
-    means_share: float = 0.1  # of mu^2, on the item means first
+    means_share: float  # of mu^2
     averaged: int = 3  # of the last rounds the model uses so many, each weighted by its precision
     weight_power: float = 0.1  # an item weighs count^-power within a user's row
     bias_power: float = 0.35  # and its bias alone count^-power
@@ -32,12 +37,37 @@ class FactorsSettings(Settings):
         return {"rank": self.rank}
 
 
-def default_rank(domain: Domain, mu: float) -> int:
+def rank_for(users: float, n_items: int, mu: float) -> int:
     """0.36 signal^(3/4): the budget of a round is split among directions, but a few too many find the right ones sooner."""
-    signal = crowd_signal(domain, mu)
-    if signal == math.inf:
-        return min(USUAL_RANK, domain.n_items)
-    return max(2, min(round(0.36 * signal**0.75), LARGEST_RANK, domain.n_items))
+    signal = mu * users / math.sqrt(n_items)
+    return min(max(2, round(0.36 * min(signal, 1e6) ** 0.75)), LARGEST_RANK, n_items)
+
+
+def default_rank(domain: Domain, mu: float) -> int:
+    """For the expected users, or the largest: the posts will say how many of it are worth their noise."""
+    return rank_for(math.inf if domain.expected_users is None else domain.expected_users, domain.n_items, mu)
+
+
+def worthwhile_rank(settings: FactorsSettings, means: Means) -> int:
+    """What the crowd, as posted, can say through the noise; 0 where factors would cost more than they bring.
+
+    A direction stands out of a round's noise by mu times users over sqrt(items); it has to be found in the users, who
+    show m/(m + MANY_RATINGS) of their own place on it, and it is used by users who know as much of theirs.
+    """
+    signal, ratings = settings.budget.signal, means.activity**2
+    shown = ratings / (ratings + MANY_RATINGS)
+    users = max(means.crowd.users - means.crowd.users_std, 1.0)  # factors for fewer than was posted do no harm
+    if signal * users / math.sqrt(settings.n_items) * shown**2 < LEAST_SIGNAL:
+        return 0
+    return min(settings.rank, rank_for(users, settings.n_items, signal))
+
+
+def default_means_share(domain: Domain, mu: float) -> float:
+    """A small crowd's budget goes to its means: half of it at ``CROWD_FOR_FEW_MEANS``."""
+    if domain.expected_users is None:
+        return USUAL_MEANS
+    share = 1.0 / (1.0 + (mu * domain.expected_users / CROWD_FOR_FEW_MEANS) ** 2)
+    return min(max(share, LEAST_MEANS), MOST_MEANS)
 
 
 def default_rounds(domain: Domain, mu: float, start: str) -> int:
@@ -46,7 +76,8 @@ def default_rounds(domain: Domain, mu: float, start: str) -> int:
     A start that knows the directions saves those that would have looked for them.
     """
     signal = max(crowd_signal(domain, mu), 1.0)
-    rounds = MOST_ROUNDS if signal == math.inf else max(FEWEST_ROUNDS, min(math.floor(math.log2(signal)), MOST_ROUNDS))
+    known = domain.expected_users is not None
+    rounds = max(FEWEST_ROUNDS, min(math.floor(math.log2(signal)), MOST_ROUNDS)) if known else USUAL_ROUNDS
     return rounds if start == "random" else FEWEST_ROUNDS
 
 

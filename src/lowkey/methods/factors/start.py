@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 from lowkey.kernels.moments import RatingMoments
 from lowkey.linalg.packed import packed_length
 from lowkey.methods.curator import Curator
-from lowkey.methods.factors.blup import ItemMean
 from lowkey.methods.factors.bounds import Known, Scale
 from lowkey.methods.factors.settings import FactorsSettings
-from lowkey.methods.means import PostedMeans
+from lowkey.methods.means import Means
 from lowkey.methods.moments.head import LARGEST_HEAD, clear_size, most_counted, places
-from lowkey.methods.moments.method import OFFSET_REG
 from lowkey.methods.moments.models import model_of
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.starts import start_factors, start_request
@@ -44,24 +42,35 @@ def start_requests(settings: FactorsSettings) -> list[Request]:
 
 
 def first_factors(
-    settings: FactorsSettings, seed: int, scale: Scale, known: Known, means: tuple[PostedMeans, ItemMean], curator: Curator
+    settings: FactorsSettings, seed: int, scale: Scale, known: Known, means: Means, curator: Curator
 ) -> Array:
     """Item factors (n_items, rank) for which a user's ridge is ``scale.variance``."""
-    posted, items = means
     # As large as leaves half of a user's factor to the ridge: neither drowned by it nor fitted to every rating.
     typical = math.sqrt(scale.variance) / scale.activity
     if settings.start == "random":
-        return typical * np.random.default_rng(seed).standard_normal((settings.n_items, settings.rank))
-    prior = settings.center + items.means
+        return typical * _directions(settings, seed, known, means)
     if settings.start == "spectral":
-        bounds = (scale.update_bound, scale.variance / scale.offset_variance, settings.rank)
-        return typical * math.sqrt(settings.rank) * start_factors(prior, known.weights, items.counts, *bounds, curator)
-    head = most_counted(posted.counts, clear_size(settings.domain, posted.counts, posted.count_std))
+        bounds = (scale.update_bound, means.offset_reg, settings.rank)
+        found = start_factors(means.prior, known.weights, known.counts, *bounds, curator)
+        return typical * math.sqrt(settings.rank) * found
+    counts = means.posted_counts
+    head = most_counted(counts, clear_size(settings.domain, counts, means.count_std))
     slots = places(head, settings.n_items)
-    posts = curator.ask(RatingMoments(prior, slots, len(head), scale.update_bound, OFFSET_REG))
-    facts = {"center": settings.center, "rating_range": list(settings.limits)}
-    arrays = {**posts.arrays, "item_counts": posted.counts, "item_bias": items.means, "head": head}
+    posts = curator.ask(RatingMoments(means.prior, slots, len(head), scale.update_bound, means.offset_reg))
+    facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.crowd.between}
+    arrays = {**posts.arrays, "item_counts": counts, "item_bias": means.effects, "head": head}
     found = model_of(Moments("ratings", arrays, posts.stds, facts), settings.n_items, settings.rank, 1.0).arrays
     factors = np.zeros((settings.n_items, settings.rank))
     factors[:, : found["item_factors"].shape[1]] = found["item_factors"]
     return factors
+
+
+def _directions(settings: FactorsSettings, seed: int, known: Known, means: Means) -> Array:
+    """Random, but for the two that are known: how items are liked, and how often they are rated; of size one each."""
+    drawn = np.random.default_rng(seed).standard_normal((settings.n_items, settings.rank))
+    for k, direction in enumerate((means.effects, np.log(known.counts))[: settings.rank]):
+        centred = direction - np.average(direction, weights=known.counts)
+        size = math.sqrt(float(np.average(centred**2, weights=known.counts)))
+        if size > 1e-9:
+            drawn[:, k] = centred / size
+    return drawn

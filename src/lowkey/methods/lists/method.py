@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +16,20 @@ from scipy.linalg import inv
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.kernels.lists import USERS_WEIGHT, TakenCounts, TasteMoments
-from lowkey.linalg.packed import packed_length, unpack
+from lowkey.kernels.lists import USERS_WEIGHT, TakenCounts, TasteFit, TasteMoments
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
 from lowkey.methods.moments.ease import CleanGram, clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
-from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
-COUNTS_SHARE = 0.2  # of mu^2
+COUNTS_SHARE, FIT_SHARE = 0.15, 0.03  # of mu^2
 SMALLEST_HEAD = 300
 CLEAR = 5.7  # an item is in the head from this many times sqrt(average count / mu) on
 OWN_RIDGE, NOISE_RIDGE = 1.2, 0.2  # of what an item shares with itself alone, and of the noise's sqrt(n_head)
+USUAL_SLOPE, SLOPE_STD = 0.6, 0.5  # what is believed of the slope of takes on their predictions before it is posted
 FEWEST = 200.0  # users times mu, below which popularity alone is better than any personal weights
 
 Array = NDArray[np.float64]
@@ -51,8 +50,9 @@ class ListsSettings(Settings):
 class DPLists(Recommender):
     """What to take next, from who took what: ratings count as taken, or only those of at least ``liked``.
 
-    Two posts: how many users took each item, and the second moments of the users' rows over the ``head`` of the
-    catalogue (by default as many items as stand clear of the noise) after popularity is taken out of them. Scores are
+    Three posts: how many users took each item; the second moments of the users' rows over the ``head`` of the catalogue
+    (by default as many items as stand clear of the noise) after popularity is taken out of them, with counts again where
+    there is little to learn from pairs; and two numbers that say whether the weights foretell users left out. Scores are
     popularity plus what each item of a history adds; as noise grows they shrink into popularity. ``reg`` scales the
     ridge that follows from the posts.
 
@@ -114,32 +114,66 @@ class DPLists(Recommender):
         counts = Request("taken_counts", settings.n_items + 1, COUNTS_SHARE, note=note)
         if not settings.personal:
             return [counts]
-        order, share = packed_length(settings.largest_head), 1.0 - COUNTS_SHARE
-        return [counts, Request("taste_gram", order, share, mechanism=SymmetricGaussian)]
+        size, share = settings.largest_head**2 + settings.n_items, 1.0 - COUNTS_SHARE - FIT_SHARE
+        moments = Request("taste_moments", size, share, note="of the head, and counts again, bounded jointly")
+        return [counts, moments, Request("taste_fit", 2, FIT_SHARE, note="whether the weights foretell users left out")]
 
     def _run(self, settings: ListsSettings, curator: Curator) -> Released:
         posts = curator.ask(TakenCounts(settings.n_items, settings.liked))
-        posted, std = posts["taken_counts"], posts.stds["taken_counts"]
-        counts, users = count_posterior(posted[:-1], std), float(posted[-1]) / USERS_WEIGHT
+        first = Posted(posts["taken_counts"][:-1], posts.stds["taken_counts"])
+        users = settings.domain.expected_users or max(float(posts["taken_counts"][-1]) / USERS_WEIGHT, 1.0)
+        counts = count_posterior(*first)
         head = most_counted(counts.means, _head_size(settings, counts))
-        shares = counts.means / max(float(counts.means[head].sum()), 1e-300)
         weights = np.zeros((len(head), len(head)))
         if settings.personal:
-            sweep = TasteMoments(places(head, settings.n_items), shares[head], settings.liked)
+            shares = counts.means[head] / float(counts.means[head].sum())
+            of_gram = gram_weight(float(counts.means[head].sum()), users, settings)
+            sweep = TasteMoments(places(head, settings.n_items), shares, of_gram, settings.liked)
             posts = curator.ask(sweep)
-            noise = posts.stds["taste_gram"]
-            if settings.head is not None or users * settings.budget.signal >= FEWEST:
-                weights = taste_weights(clean_gram(unpack(posts["taste_gram"]), noise), shares[head], noise, settings.reg)
+            again, gram = posts["taste_moments"][len(head) ** 2 :], posts["taste_moments"][: len(head) ** 2]
+            gram = gram.reshape(len(head), len(head)) / max(of_gram, 1e-9)
+            std = posts.stds["taste_moments"]
+            noise = std / math.sqrt(2.0) / max(of_gram, 1e-9)  # of the mean of the two triangles
+            inverse = ridged_inverse(clean_gram((gram + gram.T) / 2.0, noise), shares, noise, settings.reg)
+            posts = curator.ask(TasteFit(sweep, inverse))
+            weights = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) * ease_weights(inverse)
+            if sweep.count_weight > 0.0:
+                counts = count_posterior(*first.with_more(Posted(again / sweep.count_weight, std / sweep.count_weight)))
+        popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,
-            "popularity": shares,
+            "popularity": popularity,
             "item_weights": weights,
-            "mean_weights": shares[head] @ weights,
+            "mean_weights": popularity[head] @ weights,
             # One form with EASE's item weights, which may be scaled on either side.
             "input_weights": np.ones(len(head)),
             "output_weights": np.ones(len(head)),
         }
         return Released("lists", arrays, {"liked": settings.liked, "rating_range": None})
+
+
+class Posted(NamedTuple):
+    """Noisy counts, and the standard deviation of their noise."""
+
+    counts: Array
+    std: float
+
+    def with_more(self, other: Posted) -> Posted:
+        """Both posts of the same counts, weighted by their precision."""
+        if self.std == 0.0 or other.std == 0.0:
+            return self if self.std == 0.0 else other
+        ours, theirs = self.std**-2.0, other.std**-2.0
+        return Posted((ours * self.counts + theirs * other.counts) / (ours + theirs), (ours + theirs) ** -0.5)
+
+
+def gram_weight(taken: float, users: float, settings: ListsSettings) -> float:
+    """What the second moments get of the joint post: all, unless there is little to learn from them.
+
+    ``taken``/users is about the root of a typical number of head items k of a user. Rows of one item or less tell
+    nothing of pairs, and a crowd of mu * users below ``FEWEST`` tells nothing through the noise: then counts get it.
+    """
+    typical = (taken / users) ** 2 * min(1.0, users * settings.budget.signal / FEWEST) ** 8
+    return math.sqrt(typical**2 / (1.0 + typical**2)) if typical < math.inf else 1.0
 
 
 def _head_size(settings: ListsSettings, counts: Counts) -> int:
@@ -149,19 +183,35 @@ def _head_size(settings: ListsSettings, counts: Counts) -> int:
     return min(max(int(np.sum(counts.means >= clear)), SMALLEST_HEAD), settings.largest_head)
 
 
-def taste_weights(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
-    """EASE's item-item weights B, with a ridge per item.
+def ridged_inverse(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
+    """The inverse of the cleaned Gram matrix with a ridge per item.
 
-    A row z = x - k shares goes into B as it is, so k items add the sum of their rows of B less k times the mean row
-    shares . B. The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its
-    share: frequent items are alone in more rows. With much noise B, and with it all of this, vanishes.
+    The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its share:
+    frequent items are alone in more rows.
     """
     n = len(shares)
     roots = np.sqrt(np.maximum(shares, 1e-12))
     ridge = reg * roots / roots.mean() * (OWN_RIDGE * clean.own + NOISE_RIDGE * noise_std * math.sqrt(n))
     gram = (clean.vectors * clean.values) @ clean.vectors.T
     gram[np.diag_indices_from(gram)] += ridge
-    inverse = inv(gram, overwrite_a=True)
+    return inv(gram, overwrite_a=True)
+
+
+def ease_weights(inverse: Array) -> Array:
+    """EASE's item-item weights B. A row z = x - k shares goes into B as it is, so k items of a history add the sum of their
+    rows of B less k times the mean row shares . B. With much noise B, and with it all of this, vanishes."""
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
     return weights
+
+
+def personal_share(fit: Array, std: float) -> float:
+    """How much of the weights is used: all, unless they foretell users that were left out badly, and then none.
+
+    The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; here its
+    posterior mean under N(USUAL_SLOPE, SLOPE_STD^2). Where the data hold nothing but popularity it is 0 or below, and
+    popularity is left.
+    """
+    agreement, known, prior = float(fit[0]), max(float(fit[1]), 0.0), (std / SLOPE_STD) ** 2
+    slope = (USUAL_SLOPE * prior + agreement * known) / max(prior + known**2, 1e-300)
+    return float(np.clip(2.0 * slope, 0.0, 1.0))

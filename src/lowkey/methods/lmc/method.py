@@ -22,8 +22,8 @@ from lowkey.methods.constraints import positive, share, whole, within_catalogue,
 from lowkey.methods.curator import Curator
 from lowkey.methods.factors.settings import default_rank
 from lowkey.methods.lmc.crowd import Crowd, ask_crowd
-from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, LMCSettings, usual_norm
-from lowkey.methods.means import ask_item_means
+from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, USUAL_RANK, LMCSettings, usual_norm
+from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.rows import need_ratings
 from lowkey.methods.starts import spectral_start, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian
@@ -98,7 +98,10 @@ class DPLMC(Recommender):
                 needed="a share of all cells, and how many users to expect: both public, or neither",
                 try_="leaving density out: it is posted, with the number of users",
             )
-        rank = default_rank(domain, budget.signal) if self.rank is None else self.rank
+        rank = self.rank
+        if rank is None:
+            most = USUAL_RANK if domain.expected_users is None else domain.n_items
+            rank = min(default_rank(domain, budget.signal), most)
         usual = usual_norm(high - low, rank)
         return LMCSettings(
             domain=domain,
@@ -119,8 +122,7 @@ class DPLMC(Recommender):
         before = settings.bias_share + (0.0 if settings.density is not None else DENSITY_SHARE)
         requests: list[Request] = []
         if settings.bias_share > 0.0:
-            note = "sums and counts, bounded jointly"
-            requests.append(Request("item_means", 2 * n_items, settings.bias_share, note=note))
+            requests += means_requests(settings, settings.bias_share, 1)
         if settings.density is None:
             requests.append(Request("rating_density", 2, DENSITY_SHARE))
         if settings.private_start:
@@ -137,18 +139,18 @@ class DPLMC(Recommender):
         return replace(plan, public=(*plan.public, "the density of the ratings and the expected number of users"))
 
     def _run(self, settings: LMCSettings, curator: Curator) -> Released:
-        item_bias, counts = np.zeros(settings.n_items), None
+        center, item_bias, counts = settings.center, np.zeros(settings.n_items), None
         if settings.bias_share > 0.0:
-            means = ask_item_means(settings, curator)
-            item_bias, counts = means.effects(least=1.0), np.maximum(means.counts, 1.0)
+            means = ask_means(settings, curator, 1)
+            center, item_bias, counts = means.center, means.effects, np.maximum(means.posted_counts, 1.0)
         crowd = ask_crowd(settings, counts, curator)
-        prior = settings.center + item_bias
+        prior = center + item_bias
         residual_norm = settings.residual_norm
         if residual_norm is None:
             residual_norm = RESIDUAL_STD * settings.spread * crowd.row_scale
         factors, move = self._start(settings, prior, crowd, residual_norm, curator)
         factors, gram = self._descend(settings, prior, crowd, residual_norm, factors, move, curator)
-        return _released(settings, item_bias, factors, gram)
+        return _released(settings, center, item_bias, factors, gram)
 
     def _start(
         self, settings: LMCSettings, prior: Array, crowd: Crowd, residual_norm: float, curator: Curator
@@ -227,7 +229,7 @@ def _onto_ball(factors: Array, bound: float) -> Array:
     return kept * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
 
 
-def _released(settings: LMCSettings, item_bias: Array, factors: Array, gram: Array) -> Released:
+def _released(settings: LMCSettings, center: float, item_bias: Array, factors: Array, gram: Array) -> Released:
     """Item factors in the basis in which users' rows have the unit matrix for their covariance.
 
     A user's part of the objective is then the sum of squared residuals plus ``reg`` |u|^2: at its end the balance
@@ -236,7 +238,7 @@ def _released(settings: LMCSettings, item_bias: Array, factors: Array, gram: Arr
     values, vectors = np.linalg.eigh(gram)
     root = (vectors * np.sqrt(np.maximum(values, 0.05 * max(float(values.mean()), 0.0)))) @ vectors.T
     fitted = {
-        "center": settings.center,
+        "center": center,
         "offset_reg": settings.offset_reg,
         "reg": settings.reg,
         "rating_range": list(settings.limits),

@@ -10,6 +10,7 @@ from lowkey.methods.base import Settings
 
 SIGNAL_STD = 0.1  # of the rating range: how far users' tastes move a rating
 LENGTHS = 2.0  # bounds on rows, in units of a typical row's length
+USUAL_RANK = 8  # where no number of users is expected
 SPECTRAL_ITEMS = 1000  # "auto" takes the private start up to here: its noise grows with the catalogue
 
 

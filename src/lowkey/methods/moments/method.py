@@ -20,7 +20,7 @@ from lowkey.linalg.packed import packed_length
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.curator import Curator
-from lowkey.methods.means import ask_item_means
+from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, most_counted, places
 from lowkey.methods.moments.models import best_rank, model_of
 from lowkey.methods.moments.posted import Moments
@@ -30,10 +30,10 @@ from lowkey.privacy.plan import Request
 
 RESIDUAL_BOUND = 0.17  # of the rating range: a user's root mean square residual
 SHARES = {
-    "ratings": {"item_means": 0.05, "residual_gram": 0.85, "rated_gram": 0.10},
+    "ratings": {"residual_gram": 0.85, "rated_gram": 0.10},
     "binary": {"item_counts": 0.05, "row_gram": 0.95},
 }
-OFFSET_REG = 4.0  # damps a user's own offset in training, so that few ratings do not pass for a bias
+MEANS_SHARE = 0.05  # ratings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +112,10 @@ class DPMoments(Recommender):
 
     def _requests(self, settings: MomentsSettings) -> list[Request]:
         triangle = packed_length(settings.largest_head)
-        sizes = {"item_means": 2 * settings.n_items, "item_counts": settings.n_items}
+        sizes = {"item_counts": settings.n_items}
         noise = {True: SymmetricGaussian, False: Gaussian}
-        return [
+        means = [] if settings.domain.rating_range is None else means_requests(settings, MEANS_SHARE, 1)
+        return means + [
             Request(name, sizes.get(name, triangle), share, mechanism=noise[name.endswith("gram")])
             for name, share in SHARES[settings.domain.feedback].items()
         ]
@@ -144,15 +145,13 @@ class DPMoments(Recommender):
 
 def _ask_ratings(settings: MomentsSettings, curator: Curator) -> Moments:
     assert settings.residual_bound is not None
-    means = ask_item_means(settings, curator)
-    item_bias, head = means.effects(), settings.head_of(means.counts, means.count_std)
+    means = ask_means(settings, curator, 1)
+    head = settings.head_of(means.posted_counts, means.count_std)
     slots = places(head, settings.n_items)
-    sweep = RatingMoments(settings.center + item_bias, slots, len(head), settings.residual_bound, OFFSET_REG)
-    posts = curator.ask(sweep)
-    stds = {"item_sums": means.sum_std, "item_counts": means.count_std, **posts.stds}
-    known = {"item_sums": means.sums, "item_counts": means.counts, "item_bias": item_bias, "head": head}
-    facts = {"center": settings.center, "rating_range": list(settings.limits)}
-    return Moments("ratings", {**known, **posts.arrays}, stds, facts)
+    posts = curator.ask(RatingMoments(means.prior, slots, len(head), settings.residual_bound, means.offset_reg))
+    known = {"item_counts": means.posted_counts, "item_bias": means.effects, "head": head}
+    facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.crowd.between}
+    return Moments("ratings", {**known, **posts.arrays}, {"item_counts": means.count_std, **posts.stds}, facts)
 
 
 def _ask_binary(settings: MomentsSettings, curator: Curator) -> Moments:

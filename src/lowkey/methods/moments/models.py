@@ -47,7 +47,7 @@ def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Re
     settings = {
         "center": moments.settings["center"],
         "rating_range": moments.settings["rating_range"],
-        "offset_reg": 1.0,  # an own offset varies as much as a residual
+        "offset_reg": fit.residual_variance / moments.settings["offset_variance"],
         "reg": reg * fit.residual_variance,
     }
     return Released("factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings)

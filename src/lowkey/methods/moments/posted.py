@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from lowkey.errors import refuse
 
 ARRAYS = {
-    "ratings": ("item_sums", "item_counts", "item_bias", "head", "residual_gram", "rated_gram"),
+    "ratings": ("item_counts", "item_bias", "head", "residual_gram", "rated_gram"),
     "binary": ("item_counts", "head", "head_weights", "row_gram"),
 }
 

@@ -19,11 +19,12 @@ from lowkey.kernels.sketch import GramView
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import not_negative, positive, whole, within_catalogue
 from lowkey.methods.curator import Curator
-from lowkey.methods.means import ask_item_means
+from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.moments.method import RESIDUAL_BOUND
 from lowkey.methods.moments.nystrom import factors_from_view, random_basis, rescaled
 from lowkey.privacy.plan import Request
 
+MEANS_SHARE = 0.1
 SHARES = {"first_view": 0.3, "second_view": 0.6}
 SEEN = 0.3  # of a row's square: what a basis that fits sees, without the diagonal
 
@@ -79,24 +80,23 @@ class DPSketch(Recommender):
         )
 
     def _requests(self, settings: SketchSettings) -> list[Request]:
-        means = Request("item_means", 2 * settings.n_items, 0.1)
-        return [means, *(Request(name, settings.n_items * settings.width, share) for name, share in SHARES.items())]
+        means = means_requests(settings, MEANS_SHARE, 1)
+        return [*means, *(Request(name, settings.n_items * settings.width, share) for name, share in SHARES.items())]
 
     def _run(self, settings: SketchSettings, curator: Curator) -> Released:
         n_items, width, bound = settings.n_items, settings.width, settings.residual_bound
-        means = ask_item_means(settings, curator)
-        item_bias, everything = means.effects(), np.arange(n_items, dtype=np.int32)
-        rows = RatingMoments(settings.center + item_bias, everything, n_items, bound, self.offset_reg)
+        means = ask_means(settings, curator, 1)
+        rows = RatingMoments(means.prior, np.arange(n_items, dtype=np.int32), n_items, bound, self.offset_reg)
         guess = min(1.0, 1.5 * math.sqrt(width / n_items))  # what a random basis sees, and half as much again
         posts = curator.ask(GramView(rows, random_basis(n_items, width, self.init_seed), guess * bound**2, "first_view"))
         basis = np.linalg.qr(posts["first_view"])[0]
         posts = curator.ask(GramView(rows, basis, SEEN * bound**2, "second_view"))
-        sizes = np.maximum(means.counts, 1.0) / math.sqrt(settings.expected_users)  # C_ij is about sizes_i sizes_j
+        sizes = np.maximum(means.posted_counts, 1.0) / math.sqrt(settings.expected_users)  # C_ij is about sizes_i sizes_j
         factors = rescaled(*factors_from_view(posts["second_view"], basis, posts.stds["second_view"]), sizes)
         fitted = {
-            "center": settings.center,
+            "center": means.center,
             "rating_range": list(settings.limits),
             "offset_reg": self.offset_reg,
             "reg": self.reg * bound**2,
         }
-        return Released("factors", {"item_factors": factors, "item_bias": item_bias}, fitted)
+        return Released("factors", {"item_factors": factors, "item_bias": means.effects}, fitted)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from lowkey.data.domain import Domain
-from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.frank_wolfe import ResidualGram, Walk
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
 from lowkey.linalg.leading import leading_eigenpairs
@@ -22,7 +21,7 @@ from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import either, flag, not_negative, positive, whole, word
 from lowkey.methods.curator import Curator
-from lowkey.methods.means import damped_means
+from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.rows import default_row_norm, need_ratings, rating_spread
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
@@ -115,7 +114,7 @@ class DPSVD(Recommender):
         triangle = packed_length(settings.n_items)
         if settings.cleansing:
             return [
-                Request("item_means", 2 * settings.n_items, MEANS_SHARE, note="sums and counts, bounded jointly"),
+                *means_requests(settings, MEANS_SHARE, 1),
                 Request("cleansed_covariance", triangle, COVARIANCE_SHARE, mechanism=SymmetricGaussian),
                 Request("co_ratings", triangle, CO_RATINGS_SHARE, mechanism=SymmetricGaussian),
             ]
@@ -152,17 +151,12 @@ def _projected(settings: SVDSettings, curator: Curator) -> Released:
 
 def _cleansed(settings: SVDSettings, curator: Curator) -> Released:
     """McSherry and Mironov: averages, bounded residuals, covariance, low rank."""
-    bound, n_items = settings.residual_bound, settings.n_items
-    posts = curator.ask(ItemMeans(np.full(n_items, settings.center), bound, settings.damping))
-    (totals, counts), std = posts["item_means"], posts.stds["item_means"]
-    everywhere = bound * float(totals.sum()) / max(float(counts.sum()), 3.0 * std * math.sqrt(n_items))
-    totals = bound * totals - everywhere * counts
-    item_bias = everywhere + damped_means(totals, counts, bound * std, std, (bound / 2.0) ** 2)
-
-    posts = curator.ask(CleansedMoments(settings.center + item_bias, bound, settings.damping))
+    bound = settings.residual_bound
+    means = ask_means(settings, curator, 1)
+    posts = curator.ask(CleansedMoments(means.prior, bound, settings.damping))
     covariance, together = unpack(posts["cleansed_covariance"]), unpack(posts["co_ratings"])
     # Pairs that are hardly ever rated together are pulled to zero by what their count may owe to the noise.
     together = np.maximum(together, 0.0) + 2.0 * posts.stds["co_ratings"] + 1.0
     values, vectors = leading_eigenpairs(bound**2 * covariance / together, settings.rank)
-    arrays = {"item_bias": item_bias, "item_factors": vectors * np.sqrt(np.maximum(values, 0.0))}
-    return Released("factors", arrays, {"reg": settings.reg})
+    arrays = {"item_bias": means.effects, "item_factors": vectors * np.sqrt(np.maximum(values, 0.0))}
+    return Released("factors", arrays, {"center": means.center, "reg": settings.reg})

@@ -12,8 +12,7 @@ import lowkey as lk
 from lowkey.data.ratings import Block
 from lowkey.data.synthetic import taste
 from lowkey.errors import InputError
-from lowkey.kernels.lists import LOWEST, RUNGS_PER_OCTAVE, USERS_WEIGHT, TakenCounts, TasteMoments
-from lowkey.linalg.packed import unpack
+from lowkey.kernels.lists import LOWEST, MOST_FIT, RUNGS_PER_OCTAVE, USERS_WEIGHT, TakenCounts, TasteFit, TasteMoments
 from lowkey.methods.counts import count_posterior
 from lowkey.privacy.noise import SeededNoise
 
@@ -40,7 +39,7 @@ def head_and_shares() -> tuple[np.ndarray, np.ndarray]:
     return slots, shares / shares.sum()
 
 
-def summed(sweep: TakenCounts | TasteMoments, block: Block) -> np.ndarray:
+def summed(sweep: TakenCounts | TasteMoments | TasteFit, block: Block) -> np.ndarray:
     (statistic,) = sweep.statistics
     sums = {statistic.name: np.zeros(statistic.shape, np.int64)}
     assert sweep.run(block, None, sums) is None
@@ -52,26 +51,51 @@ def rows_of(block: Block, liked: float | None) -> list[np.ndarray]:
     return [block.items[part][block.values[part] >= (liked or 0.0)] for part in cut]
 
 
-@pytest.mark.parametrize("liked", [None, 4.0])
-def test_moments_are_those_of_rows_less_popularity(liked: float | None) -> None:
+def taste_of(items: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """z of a user, in plain NumPy: c from the rung below, then a so that the norm is 1."""
+    taken = items[items < N_HEAD]
+    k, own = len(taken), np.bincount(items[items < N_HEAD], minlength=N_HEAD)
+    if k == 0:
+        return np.zeros(N_HEAD)
+    wanted = math.sqrt(k) / np.linalg.norm(own / math.sqrt(k) - math.sqrt(k) * shares)
+    rung = math.floor(math.log2(wanted / LOWEST) * RUNGS_PER_OCTAVE)
+    c = LOWEST * 2.0 ** (rung / RUNGS_PER_OCTAVE)
+    a = np.max(np.roots([k, -2.0 * c * shares[taken].sum(), c * c * shares @ shares - 1.0]))
+    return a * own - c * shares
+
+
+@pytest.mark.parametrize(("liked", "weight"), [(None, 1.0), (4.0, 0.6)])
+def test_moments_are_those_of_rows_less_popularity(liked: float | None, weight: float) -> None:
     block, (slots, shares) = crowd(), head_and_shares()
-    expected = np.zeros((N_HEAD, N_HEAD))
-    for items in rows_of(block, liked):
-        taken = items[items < N_HEAD]
-        if not len(taken):
+    rows = rows_of(block, liked)
+    z = np.array([taste_of(items, shares) for items in rows])
+    took = [bool(np.any(items < N_HEAD)) for items in rows]
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), np.where(took, 1.0, 0.0), atol=1e-9)
+    found = summed(TasteMoments(slots, shares, weight, liked), block)
+    gram = found[: N_HEAD**2].reshape(N_HEAD, N_HEAD)
+    assert np.array_equal(gram, gram.T)
+    # Truncation moves a coordinate of one of 300 users by at most 2^-20, and the length by 2 sqrt(600) of that.
+    np.testing.assert_allclose(gram, weight * z.T @ z, atol=300 * 3 * 2.0**-20 * 50)
+    counts = sum(np.bincount(items, minlength=N_ITEMS) / math.sqrt(len(items)) for items in rows if len(items))
+    np.testing.assert_allclose(found[N_HEAD**2 :], math.sqrt(1.0 - weight**2) * counts, rtol=1e-5, atol=1e-8)
+
+
+def test_the_fit_leaves_the_user_out() -> None:
+    """Against a matrix without the user, inverted anew for each."""
+    block, (slots, shares) = crowd(n_users=60), head_and_shares()
+    z = np.array([taste_of(items, shares) for items in rows_of(block, None)])
+    ridge = np.diag(1.0 + 500.0 * shares)
+    inverse = np.linalg.inv(z.T @ z + ridge)
+    expected = np.zeros(2)
+    for u, items in enumerate(rows_of(block, None)):
+        if np.sum(items < N_HEAD) < 2:
             continue
-        k = len(taken)
-        wanted = math.sqrt(k) / np.linalg.norm(np.bincount(taken, minlength=N_HEAD) / math.sqrt(k) - math.sqrt(k) * shares)
-        rung = math.floor(math.log2(wanted / LOWEST) * RUNGS_PER_OCTAVE)
-        c = LOWEST * 2.0 ** (rung / RUNGS_PER_OCTAVE)  # the ladder's rung below
-        a = np.max(np.roots([k, -2.0 * c * shares[taken].sum(), c * c * shares @ shares - 1.0]))
-        z = a * np.bincount(taken, minlength=N_HEAD) - c * shares
-        assert np.linalg.norm(z) == pytest.approx(1.0)
-        expected += np.outer(z, z)
-    found = unpack(summed(TasteMoments(slots, shares, liked), block))
-    # Truncation moves a coordinate by at most 2^-20, of norm 1, in each of 300 users.
-    np.testing.assert_allclose(found, expected, atol=300 * 3 * 2.0**-20 * 40)
-    assert np.trace(found) == pytest.approx(np.trace(expected), rel=1e-3)
+        without = np.linalg.inv(z.T @ z + ridge - np.outer(z[u], z[u]))
+        told = z[u] - (without @ z[u]) / np.diag(without)
+        agree, square = z[u] @ told, told @ told
+        expected += np.clip(agree, -MOST_FIT, MOST_FIT), min(square, MOST_FIT)
+    found = summed(TasteFit(TasteMoments(slots, shares, 0.3, None), inverse), block)
+    np.testing.assert_allclose(found, expected, rtol=5e-3)  # z is a little shorter there, and terms of both signs cancel
 
 
 @pytest.mark.parametrize("liked", [None, 4.0])
@@ -91,17 +115,19 @@ def test_no_user_is_beyond_the_bound_whatever_the_shares() -> None:
     dominated = np.full(N_HEAD, 1e-4)
     dominated[3] = 1.0
     for shares in (usual, dominated, usual * 1e-200, usual * 1e200, np.full(N_HEAD, np.nan), -usual):
-        sweep = TasteMoments(slots, shares, None)
+        sweep = TasteMoments(slots, shares, 0.8, None)
+        fit = TasteFit(sweep, np.diag(1.0 / np.maximum(np.abs(np.nan_to_num(shares)), 1e-300)))
         for u in range(len(block.keys)):
             part = slice(block.offsets[u], block.offsets[u + 1])
             offsets = np.array([0, part.stop - part.start])
             alone = Block(offsets, block.items[part], block.values[part], block.keys[u : u + 1])
-            assert np.linalg.norm(unpack(summed(sweep, alone))) <= 1.0
+            assert np.linalg.norm(summed(sweep, alone)) <= 1.0
+            assert np.abs(summed(fit, alone)).max() <= MOST_FIT
 
 
 def test_sums_do_not_depend_on_blocks() -> None:
     block, (slots, shares) = crowd(), head_and_shares()
-    sweep = TasteMoments(slots, shares, None)
+    sweep = TasteMoments(slots, shares, 0.8, None)
     whole = summed(sweep, block)
     parts = np.zeros_like(whole)
     for first, last in ((0, 100), (100, 101), (101, 300)):
@@ -128,11 +154,24 @@ def test_scores_are_popularity_plus_what_each_item_adds() -> None:
 def test_few_people_get_popularity_alone() -> None:
     few = lk.Domain(items=50, feedback="binary", expected_users=100)
     assert [line.name for line in lk.DPLists(0.5, 1e-5).plan(few).lines] == ["taken_counts"]
-    unknown = lk.Domain(items=50, feedback="binary")
-    rows = scipy.sparse.random_array((60, 50), density=0.2, format="csr", random_state=np.random.default_rng(1))
-    rows.data[:] = 1.0
-    model = lk.DPLists(0.5, 1e-5).fit(rows, domain=unknown, billboard=lk.Billboard(noise=SeededNoise(1))).model_
-    assert not model.arrays["item_weights"].any()
+    many = lk.Domain(items=50, feedback="binary", expected_users=10_000)
+    names = [line.name for line in lk.DPLists(0.5, 1e-5).plan(many).lines]
+    assert names == ["taken_counts", "taste_moments", "taste_fit"]
+
+
+def test_weights_that_foretell_nothing_are_not_used() -> None:
+    """Everybody takes at random by popularity: the slope says so, and popularity is left. With tastes it is kept."""
+    rng = np.random.default_rng(5)
+    chances = 1.0 / (np.arange(300) + 10.0)
+    rows = scipy.sparse.csr_array((rng.random((4000, 300)) < 6.0 * chances).astype(float))
+    domain = lk.Domain(items=300, feedback="binary", expected_users=4000)
+    alike = lk.DPLists(5.0, 1e-5).fit(rows, domain=domain, billboard=lk.Billboard(noise=SeededNoise(1))).model_
+    halves = rows.toarray()
+    halves[:2000, ::2] = 0.0
+    halves[2000:, 1::2] = 0.0
+    two = scipy.sparse.csr_array(halves)
+    apart = lk.DPLists(5.0, 1e-5).fit(two, domain=domain, billboard=lk.Billboard(noise=SeededNoise(1))).model_
+    assert np.abs(alike.arrays["item_weights"]).max() < 0.1 * np.abs(apart.arrays["item_weights"]).max()
 
 
 def test_liked_needs_ratings() -> None:
