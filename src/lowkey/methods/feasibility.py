@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from lowkey.data.domain import Domain
-from lowkey.privacy.accounting import gaussian_mu
+from lowkey.privacy.gaussian import gaussian_mu
 
 SCALE, SHORT, POWER = 18.0, 13.0, 1.3
 USUAL_RATINGS = 50.0  # of a user: private, and not known before

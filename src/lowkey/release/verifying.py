@@ -153,7 +153,7 @@ def _parts(manifest: dict[str, Any], ledger: Ledger) -> str:
             Parts.of(ledger.records[:at], part["stream"]).check_commit(part["seq"])
     if stream is None and not known:
         return ""
-    if stream not in known or not 1 <= release <= Parts.of(ledger.records, stream).complete:
+    if stream is None or stream not in known or not 1 <= release <= Parts.of(ledger.records, stream).complete:
         _fail("it is of another stream, or of a release that was not made")
     return f"release {release} of {known[stream].horizon} of the stream {stream[:8]}"
 

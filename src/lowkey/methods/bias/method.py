@@ -43,11 +43,11 @@ class DPBias(Recommender):
     adjacency : {"add-remove", "replace-one"}
         What a neighbouring data set is.
     n_iter : int
-        How many posts share the budget.
+        How many posts of item means share the budget.
     residual_bound : float, optional
         On the root mean square of one user's residuals, in stars.
-    offset_reg : float
-        Ridge of a user's own offset; by default it follows from the posted spread.
+    offset_reg : float, optional
+        Ridge of a user's own offset: as many ratings of the average user.
 
     Examples
     --------

@@ -73,7 +73,7 @@ def guarantee(served: Served) -> dict[str, Any]:
     return {"release": served.id, "sentence": promised.sentence(), "guarantee": promised.to_json()}
 
 
-def _row(served: Served, history: History, unknown: str, limits: Limits) -> Any:
+def _row(served: Served, history: Any, unknown: str, limits: Limits) -> Any:
     """One CSR row."""
     refuse_more_than(limits.length, "items in a history", len(history))
     model = served.model
