@@ -55,7 +55,7 @@ class ReplayRule(LinearRule):
         """(rounds, length): coefficients = this @ targets, with the shrinks of these targets held fixed."""
         walk, row_norm = self.walk, float(self.settings["row_norm"])
         if walk.ridge is not None:
-            return np.linalg.solve(directions @ directions.T + np.diag(walk.ridge), directions)
+            return np.asarray(np.linalg.solve(directions @ directions.T + np.diag(walk.ridge), directions), np.float64)
         assert walk.gains is not None
         assert walk.decays is not None
         coefficients = np.zeros_like(directions)

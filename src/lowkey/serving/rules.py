@@ -184,7 +184,7 @@ class SignRule(Rule):
 
     def scorer(self, histories: scipy.sparse.csr_array, dtype: Precision = np.float64) -> Scorer:
         users = self.transform(histories).astype(dtype)
-        items = self._single if dtype is np.float32 else self.factors.T
+        items: Any = self._single if dtype is np.float32 else self.factors.T
         probability = link_of(self.settings["link"]).probability
         return lambda part: probability(users[part] @ items)
 
