@@ -49,8 +49,10 @@ def test_many_threads_get_their_own_answers(name: str) -> None:
 
 
 def test_one_history_costs_about_what_the_product_costs() -> None:
-    """Median of 40 calls at 20,000 items and rank 32, at most 10 times a bare product and 3 ms: a cast of the item
-    vectors, or a scan of the catalogue for ids, is above that. Best of 5 turns, as other programs run here too."""
+    """CPU time of all threads, median of 40 calls at 20,000 items and rank 32: at most that of 12 bare products and 0.7 ms.
+
+    A cast of the item vectors, a scan of the catalogue for ids or threads that spin are each above that.
+    """
     import lowkey as lk
     from lowkey.model import Model
 
@@ -65,11 +67,11 @@ def test_one_history_costs_about_what_the_product_costs() -> None:
     def median(run: object) -> float:
         times = []
         for _ in range(40):
-            start = time.perf_counter()
+            start = time.process_time()
             run()  # type: ignore[operator]
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         return float(np.median(times))
 
     model.recommend(mine)
     turns = [(median(lambda: model.recommend(mine)), median(lambda: user @ items)) for _ in range(5)]
-    assert any(whole <= 10.0 * product + 0.003 for whole, product in turns), turns
+    assert any(whole <= 12.0 * product + 0.0007 for whole, product in turns), turns
