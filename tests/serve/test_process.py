@@ -97,12 +97,12 @@ def test_two_hundred_clients_see_an_exchange_and_an_end(
 
     async def everybody() -> list[str]:
         clients = [asyncio.create_task(client(k)) for k in range(CLIENTS)]
-        await asyncio.sleep(SECONDS / 3)
+        await asyncio.sleep(SECONDS / 2)
         await enough(served)
         link_to(link, releases[1])
         running.signal(signal.SIGHUP)
         await asyncio.to_thread(running.wait_for, "from now on")
-        await asyncio.sleep(SECONDS / 3)
+        await asyncio.sleep(SECONDS / 2)
         await enough(other)
         assert not any(task.done() for task in clients), [task.exception() for task in clients if task.done()]
         running.signal(signal.SIGTERM)

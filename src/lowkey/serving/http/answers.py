@@ -7,7 +7,7 @@ from typing import Any
 import scipy.sparse
 
 from lowkey.serving.http.limits import Limits, Refusal, refuse_more_than
-from lowkey.serving.http.schemas import Explain, History, Recommend, Similar
+from lowkey.serving.http.schemas import Explain, Recommend, Similar
 from lowkey.serving.http.served import Served
 
 SCORES_AT_A_TIME = 1 << 22  # 16 MB; below what the model would hand to several threads
@@ -81,8 +81,10 @@ def _row(served: Served, history: Any, unknown: str, limits: Limits) -> Any:
         history = [str(item) for item in history]  # one kind of id, compared by its text anyway
     if unknown == "ignore" and history:
         there = model.domain.positions(list(history)) >= 0
-        kept = [item for item, known in zip(history, there, strict=True) if known]
-        history = {item: history[item] for item in kept} if isinstance(history, dict) else kept
+        if isinstance(history, dict):
+            history = {item: value for (item, value), known in zip(history.items(), there, strict=True) if known}
+        else:
+            history = [item for item, known in zip(history, there, strict=True) if known]
     if not history:  # in either shape: nothing is known of this person
         history = {} if model.domain.feedback == "ratings" else []
     return model.histories(history)
@@ -98,9 +100,9 @@ def warm_up(served: Served) -> None:
     mine: Any = {str(first): middle} if limits is not None else [first]
     bounds = Limits()
     for ask in (
-        lambda: recommend(served, Recommend(history=mine, n=1, exclude_seen=False), bounds),
-        lambda: explain(served, Explain(history=mine, item=first), bounds),
-        lambda: similar(served, Similar(item=first, n=1), bounds),
+        lambda: recommend(served, Recommend.model_validate({"history": mine, "n": 1, "exclude_seen": False}), bounds),
+        lambda: explain(served, Explain.model_validate({"history": mine, "item": first}), bounds),
+        lambda: similar(served, Similar.model_validate({"item": first, "n": 1}), bounds),
     ):
         try:
             ask()

@@ -18,7 +18,7 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 OWN_WORDS = "own_words"  # the kind of an error whose message is ours and holds no value
 A_HISTORY = "an object {item id: rating}, or for a model of likes a list of item ids"
 UNKNOWN = "error, or ignore for ids of a history that the catalogue does not have"
-MINE = {"film 7": 5.0, "film 9": 1.5}
+MINE: Any = {"film 7": 5.0, "film 9": 1.5}
 
 
 class Asked(BaseModel):
