@@ -91,7 +91,7 @@ def test_arrays_and_settings_are_those_of_the_rule_and_the_catalogue(folder: Pat
 def test_no_name_of_a_strangers_array_becomes_a_path(folder: Path, tmp_path: Path, to: str) -> None:
     stolen = tmp_path / "elsewhere"
     for name in (str(stolen), "../elsewhere"):
-        with_model(folder, factors(**{name: np.zeros(3)}), settings={**LINEAR, "reg": 1.0})
+        with_model(folder, {**factors(), name: np.zeros(3)}, settings={**LINEAR, "reg": 1.0})
         assert failures(folder)
         assert run(["export", str(folder), "--to", to, "--out", str(tmp_path / "out"), "--quiet"]) == 1
         assert sorted(entry.name for entry in tmp_path.iterdir()) == ["release"]
