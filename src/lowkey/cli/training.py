@@ -26,6 +26,7 @@ from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, check_epsilon_delta
 from lowkey.privacy.price import at_most
 
+LARGEST_EPSILON = 1e4
 NOMINAL_ITEMS = 1000  # of a private catalogue, whose size nobody knows before
 
 
@@ -52,6 +53,13 @@ class Order:
         check_epsilon_delta(self.epsilon, self.delta)
         if self.goal not in GOALS:
             refuse("--for", got=repr(self.goal), needed=" or ".join(GOALS), try_="--for lists")
+        if self.epsilon > LARGEST_EPSILON:
+            refuse(
+                "--epsilon",
+                got=f"{self.epsilon:g}, which promises nothing",
+                needed=f"at most {LARGEST_EPSILON:g}, where two accountants can still compare",
+                try_="--epsilon 1, or a baseline in Python if nothing is to be promised",
+            )
         if self.adjacency not in ("add-remove", "replace-one"):
             refuse("--adjacency", got=repr(self.adjacency), needed="add-remove or replace-one", try_="leaving it out")
         about = {"--total-epsilon": self.total_epsilon, "--expect-head": self.expect_head, "--anchor": self.anchor}

@@ -28,8 +28,8 @@ def over_rows(kernel: Callable[..., Any], offsets: NDArray[np.int64], items: Any
     if n_rows <= FEW or threads == 1:
         return kernel(offsets, items, values, *public)
     # Cut where the entries are halved and halved again, so that no thread gets all the long rows.
-    wanted: NDArray[Any] = np.linspace(offsets[0], offsets[-1], 4 * threads + 1)[1:-1]
-    cuts: NDArray[Any] = np.unique(np.concatenate([[0], np.searchsorted(offsets, wanted), [n_rows]]))
+    wanted = int(offsets[0]) + (int(offsets[-1]) - int(offsets[0])) * np.arange(1, 4 * threads) // (4 * threads)
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, wanted), [n_rows]]))
 
     def piece(low: int, high: int) -> Any:
         part = slice(offsets[low], offsets[high])

@@ -30,6 +30,7 @@ from lowkey.errors import BudgetError, InputError, LedgerError
 from lowkey.privacy.anchor import Anchor
 from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
 from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.held import held_lines
 from lowkey.privacy.locks import Hold, is_held, one_writer
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
@@ -37,6 +38,10 @@ from lowkey.privacy.price import Price, price
 
 FORMAT = 1
 START = "0" * 64
+UNWRITTEN = {
+    "reserve": "nothing was posted, and its reservation counts if the disk kept it",
+    "commit": "the post was made and counts, though nobody sees it",
+}
 ODOMETER = (
     "This ledger has no total and holds {plans} plans. If a later one was chosen after seeing what an earlier one posted, "
     "epsilon is an odometer, what was spent so far, and no bound that was fixed before; a ledger with a total has one."
@@ -167,7 +172,7 @@ class Ledger:
                     raise broken("a stream of this name is booked on it already")
             if instead is not None:
                 instead.end()
-            self._check_total((*self._held(), *plan.lines, *then))
+            self._check_total((*held_lines(self.records, self._is_held), *plan.lines, *then))
             hold = Hold(self.path, len(self.records))
             held = {"then": [line.to_json() for line in then]} if then else {}
             self._append({"kind": "plan", "plan": plan.to_json(), **held})
@@ -178,25 +183,6 @@ class Ledger:
                     record = {"kind": "reserve", "line": line.to_json(), "statistic": booked, "noise_is_private": True}
                     self._append({**record, "plan": hold.seq})
             return hold
-
-    def _held(self) -> list[Line]:
-        """What plans that are still under way have announced and not yet posted."""
-        if self.total is None:
-            return []
-        posted: dict[tuple[int, str], int] = {}
-        for record in self.records:
-            if record["kind"] == "reserve" and "plan" in record:
-                key = record["plan"], record["line"]["name"]
-                posted[key] = posted.get(key, 0) + record["line"]["times"]
-        held: list[Line] = []
-        for record in self.records:
-            if record["kind"] != "plan" or not self._is_held(record["seq"]):
-                continue
-            for line in Plan.from_json(record["plan"]).lines:
-                left = line.times - posted.get((record["seq"], line.name), 0)
-                held += [replace(line, times=left)] if left > 0 else []
-            held += map(Line.from_json, record.get("then", []))
-        return held
 
     def _is_held(self, seq: int) -> bool:
         ours = self._holds.get(seq)
@@ -273,12 +259,11 @@ class Ledger:
             if record["seq"] == 0:
                 sync_folder(self.path.parent)
         except OSError as error:
-            counts = "the post was made and counts, though nobody sees it" if record["kind"] == "commit" else ""
             raise LedgerError(
                 what=f"the ledger {self.path} can't be written",
                 got=error.strerror or type(error).__name__,
                 needed="a disk with room and permission",
-                try_=f"freeing some space; {counts or 'nothing was posted'}",
+                try_=f"freeing some space; {UNWRITTEN.get(record['kind'], 'nothing was posted')}",
             ) from None
         self._end += len(data)
 

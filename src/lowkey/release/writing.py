@@ -7,12 +7,14 @@ import math
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet
+from safetensors import SafetensorError
 
 from lowkey.errors import InputError, VerifyError
 from lowkey.privacy.price import at_most
@@ -46,23 +48,26 @@ def write_release(model: Model, folder: str | Path) -> Path:
     path = check_destination(folder)
     parent = path.absolute().parent
     parent.mkdir(exist_ok=True)
-    # Beside its destination: a rename within one file system is atomic.
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.incomplete-", dir=parent))
+    draft: Path | None = None
     try:
+        # Beside its destination: a rename within one file system is atomic.
+        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.incomplete-", dir=parent))
         _fill(draft, model)
         os.chmod(draft, 0o755)
         _sync(draft)
         os.rename(draft, path)
-        _sync(parent)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise InputError(
             what="the release can't be written",
-            got=error.strerror or type(error).__name__,
+            got=getattr(error, "strerror", None) or type(error).__name__,
             needed="a disk with room and permission",
             try_="another place; nothing was left behind",
         ) from None
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # gone already, if all went well
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)  # gone already, if all went well
+    with suppress(OSError):  # it is there and whole; only a loss of power in the next seconds could still take its name
+        _sync(parent)
     return path
 
 

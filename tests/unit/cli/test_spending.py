@@ -72,7 +72,15 @@ def test_a_fit_that_would_fail_after_spending_fails_before(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("wrong", ["--method bias --set residual_bound=NaN", "--method als --set reg=NaN"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "--method bias --set residual_bound=NaN",
+        "--method als --set reg=NaN",
+        "--method svd --items 1..100000",
+        "--method bias --epsilon 1e6",
+    ],
+)
 def test_settings_that_fail_are_found_before_anything_is_spent(here: Path, tmp_path: Path, wrong: str) -> None:
     ledger = tmp_path / "people.jsonl"
     assert lowkey(f"release {GOOD} {wrong} --ledger {ledger} --out {tmp_path / 'r'} -q") == 2

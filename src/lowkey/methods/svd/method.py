@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowkey.data.domain import Domain
+from lowkey.errors import refuse
 from lowkey.kernels.frank_wolfe import ResidualGram, Walk
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
 from lowkey.linalg.leading import leading_eigenpairs
@@ -28,6 +29,7 @@ from lowkey.privacy.plan import Request
 
 MEANS_SHARE, COVARIANCE_SHARE, CO_RATINGS_SHARE = 0.15, 0.6, 0.25  # of mu^2, when cleansing
 DENSITY_SHARE = 0.02  # two numbers against a matrix
+MOST_ITEMS = 1 << 15  # the matrix of their pairs takes 8 GB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,13 @@ class DPSVD(Recommender):
 
     def _settings(self, domain: Domain, budget: Budget) -> SVDSettings:
         need_ratings(type(self).__name__, domain)
+        if domain.n_items > MOST_ITEMS:
+            refuse(
+                type(self).__name__,
+                got=f"a catalogue of {domain.n_items:,} items, whose matrix of pairs no memory holds",
+                needed=f"at most {MOST_ITEMS:,}",
+                try_="DPFactors or DPALS, which need no pairs, or a smaller catalogue",
+            )
         bound = rating_spread(domain) if self.residual_bound is None else self.residual_bound
         return SVDSettings(
             domain=domain,
