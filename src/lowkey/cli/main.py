@@ -24,6 +24,7 @@ from lowkey.errors import LedgerError, LowkeyError, VerifyError, printable
 COMMANDS = {
     "demo": "lowkey.evaluation.demo:demo",
     "release": "lowkey.cli.release:release",
+    "refresh": "lowkey.cli.refresh:refresh",
     "recommend": "lowkey.cli.recommend:recommend",
     "verify": "lowkey.cli.verify:verify",
     "explain": "lowkey.cli.verify:explain",

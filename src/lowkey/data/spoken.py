@@ -1,7 +1,7 @@
 """Vault room: who has spoken in a stream, and at which release: kept between releases, private, and decisive.
 
 Users are under hashes with a key of the stream's own. A record stays when a user's data are erased, so that nobody comes
-back and speaks a second time. The file is written whole or not at all, before the parts of its release are posted, and holds
+back and speaks a second time. The file is written whole or not at all, before the parts of its release are posted. It has
 the head of the public ledger at that time: a state that is old, damaged, or of another stream or another copy of the
 ledger is refused. (Nothing of it goes into the ledger, not even a hash: that would be a release.)
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from lowkey.errors import LedgerError
 from lowkey.privacy.chain import Head
 from lowkey.privacy.closed import Closed
 from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.noise import secret_bytes
 
 FILE = "spoken.npz"
 Ints = npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ class Spoken(Closed):
 
     @classmethod
     def fresh(cls) -> Spoken:
-        return cls(secrets.token_bytes(32), {}, 0)
+        return cls(secret_bytes(32), {}, 0)
 
     def settled(self, keys: npt.NDArray[np.uint64], by_rule: Ints, release: int) -> tuple[Spoken, Ints]:
         """When everybody speaks: as was recorded; else by the rule, though not before ``release``, which is being made."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet
 
 from lowkey.data.assemble import check_values, tidy_rows
 from lowkey.data.calendar import Calendar, Ints
@@ -29,6 +30,7 @@ from lowkey.data.columns import (
     tidy_columns,
 )
 from lowkey.data.domain import Domain
+from lowkey.data.formats import check_present, existing_path, format_of
 from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import frame_columns
@@ -68,6 +70,17 @@ class TimedRatings(Closed):
         times = _times(table.pop(time), time)
         tidy_columns(table, names)
         return cls._of(table, names, domain, times, unknown_items)
+
+    @classmethod
+    @quotes_nobody
+    def from_parquet(cls, path: Any, domain: Domain, **columns: Any) -> TimedRatings:
+        """A Parquet file, with the columns named as for `from_frame`."""
+        file = existing_path(path, "ratings file")
+        if format_of(file, None) != "parquet":
+            refuse("ratings with times", got="another format", needed="Parquet", try_="a .parquet file, or from_frame")
+        names = [name for name in columns.values() if name is not None]
+        check_present(names, pyarrow.parquet.read_schema(file).names, sure_header=True)
+        return cls.from_frame(pyarrow.parquet.read_table(file, columns=names), domain, **columns)
 
     @classmethod
     def _of(cls, table: Any, names: ColumnNames, domain: Domain, times: Ints, unknown_items: str) -> TimedRatings:

@@ -6,7 +6,6 @@ Paper: ours (docs/refresh.md), after Denisov et al. 2022. Deviates: users speak 
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from lowkey.methods.streamed import KeptPosts, StreamCurator
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.noise import NoiseSource
+from lowkey.privacy.noise import NoiseSource, secret_bytes
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Plan
 from lowkey.privacy.stream import Schedule
@@ -61,7 +60,7 @@ class Stream:
         self.settings = method.resolve(domain)
         self.billboard = Billboard(Ledger(self.folder / LEDGER), noise=noise)
         booked = [plan for plan in self.billboard.ledger.plans() if plan.schedule is not None]
-        fresh = None if booked else Schedule.optimal(secrets.token_hex(16), releases, half_life, window)
+        fresh = None if booked else Schedule.optimal(secret_bytes(16).hex(), releases, half_life, window)
         schedule = booked[0].schedule if fresh is None else fresh
         assert schedule is not None
         plan = self._plan(schedule)

@@ -73,21 +73,21 @@ class StreamCurator(Curator):
         fingerprint = _fingerprint(sweep)
         names = [statistic.name for statistic in sweep.statistics]
         self._adopt(names, fingerprint)
-        parts = self._parts()
+        parts = self._so_far()
         missing = [name for name in names if (name, self._release) not in parts.posted]
         if missing:
             self._post(sweep, missing, fingerprint)
-            parts = self._parts()
+            parts = self._so_far()
         decoded = {name: self._decoded(parts, name, fingerprint) for name in names}
         factor = float(self._schedule.noise[self._release - 1])
         return Posts(decoded, {name: factor * std for name, std in self.noise(sweep).items()})
 
-    def _parts(self) -> Parts:
+    def _so_far(self) -> Parts:
         return self.billboard.ledger.parts(self._schedule.name)
 
     def _adopt(self, names: list[str], fingerprint: str) -> None:
         """What a crash left drawn and kept, but not committed, is committed as it is: a second draw would cost more."""
-        parts = self._parts()
+        parts = self._so_far()
         for name in names:
             part = name, self._release
             if part in parts.drawn and part not in parts.posted:

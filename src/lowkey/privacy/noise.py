@@ -44,6 +44,11 @@ def log_ratio(draws: int, mu: float) -> float:
     return (2.0 * draws + 128.0 + mu * mu * max(1.0, mu / 64.0) ** 2) * 2.0**-46
 
 
+def secret_bytes(n: int) -> bytes:
+    """From the operating system: names that nobody else draws, and keys that nobody guesses."""
+    return secrets.randbits(8 * n).to_bytes(n, "little")
+
+
 class NoiseSource:
     """Random 64-bit words. The default is AES in counter mode, keyed by the operating system: ``private`` noise.
 

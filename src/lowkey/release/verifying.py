@@ -155,7 +155,7 @@ def _parts(manifest: dict[str, Any], ledger: Ledger) -> str:
         return ""
     if stream is None or stream not in known or not 1 <= release <= Parts.of(ledger.records, stream).complete:
         _fail("it is of another stream, or of a release that was not made")
-    return f"release {release} of {known[stream].horizon} of the stream {stream[:8]}"
+    return f"release {release} of {known[str(stream)].horizon} of the stream {str(stream)[:8]}"
 
 
 def _private(ledger: Ledger) -> str:

@@ -258,7 +258,16 @@ def test_the_state_is_private_and_names_nobody(tmp_path: Path) -> None:
         assert not marks & {bytes(row) for row in held["marks"]}
 
 
-@pytest.mark.parametrize("trouble", ["stale", "lost", "damaged", "another stream's", "another ledger's"])
+TROUBLE = {
+    "stale": "an old one",
+    "lost": "none",
+    "damaged": "one that is damaged",
+    "another stream's": "that of another stream",
+    "another ledger's": "that of another copy of the ledger",
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
 def test_a_state_that_does_not_belong_is_refused(trouble: str, tmp_path: Path) -> None:
     home, old = tmp_path / "a", tmp_path / "old.npz"
     a_stream(home).release(timed(FRAME))
@@ -282,7 +291,7 @@ def test_a_state_that_does_not_belong_is_refused(trouble: str, tmp_path: Path) -
     if "another" in trouble:
         shutil.copy(state(tmp_path / "b"), state(home))
     before = (home / "ledger.jsonl").read_bytes()
-    with pytest.raises(LedgerError, match="private state of this stream"):
+    with pytest.raises(LedgerError, match=f"private state of this stream: got {TROUBLE[trouble]}"):
         a_stream(home).release(timed(FRAME))
     assert (home / "ledger.jsonl").read_bytes() == before  # nothing was drawn
     model = a_stream(home).release(timed(FRAME), rebuild=True)
