@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 import lowkey as lk
-from lowkey.kernels.frank_wolfe import ResidualGram, Walk
+from lowkey.kernels.frank_wolfe import ResidualGram
+from lowkey.kernels.walk import Walk
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.packed import unpack
 from lowkey_lab.frank_wolfe import rank_one

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lowkey.data.domain import Domain
-from lowkey.errors import AbsentError, InputError, refuse, without_values
+from lowkey.errors import InputError, refuse, without_values
 from lowkey.linalg.topn import top_n
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
@@ -249,59 +249,3 @@ class Model:
         from lowkey.release.writing import write_release
 
         return write_release(self, folder)
-
-
-class ModelMethods:
-    """The methods of a fitted estimator that are its model's."""
-
-    model_: Model
-
-    def _fitted(self) -> Model:
-        if not hasattr(self, "model_"):
-            raise AbsentError(
-                what=f"this {type(self).__name__} is not fitted", got="a call", needed="fit first", try_=".fit(ratings)"
-            )
-        return self.model_
-
-    @property
-    def guarantee_(self) -> Guarantee:
-        return self._fitted().guarantee
-
-    @property
-    def ledger_(self) -> Ledger:
-        return self._fitted().ledger
-
-    @property
-    def item_factors_(self) -> NDArray[Any]:
-        arrays = self._fitted().arrays
-        if "item_factors" not in arrays:
-            raise AbsentError(
-                what="item_factors_", got=f"a {type(self).__name__}", needed="a model with item factors", try_="predict(X)"
-            )
-        return arrays["item_factors"]
-
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        """User factors: the local step, free of charge."""
-        return self._fitted().transform(X)
-
-    def predict(self, X: Any, items: Any = None) -> NDArray[np.float64]:
-        """Expected ratings, or scores for binary feedback, of every item or of ``items``."""
-        return self._fitted().predict(X, items)
-
-    def recommend(
-        self, X: Any, n: int = 10, *, items: Any = None, exclude: Any = (), exclude_seen: bool = True
-    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Ids and scores of the ``n`` best items for each history: only of ``items``, if given, and none of ``exclude``."""
-        return self._fitted().recommend(X, n, items=items, exclude=exclude, exclude_seen=exclude_seen)
-
-    def explain(self, history: Any, item: Any) -> Explanation:
-        """Why an item gets its score: what each item of the history adds to it."""
-        return self._fitted().explain(history, item)
-
-    def similar_items(self, item: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Ids of the ``n`` items most like this one, and how alike they are."""
-        return self._fitted().similar_items(item, n)
-
-    def release(self, folder: str | Path) -> Path:
-        """Write the folder that may be published."""
-        return self._fitted().release(folder)

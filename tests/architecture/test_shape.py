@@ -23,6 +23,8 @@ MOST_LINES, MOST_PARAMETERS = 60, 8
 COMPILED = re.compile(r"njit|_compiled|intrinsic|overload")
 OPTIONS = {  # - the command line's options, and the keywords of public readers, one per choice that a caller has;
     "cli/release.py:release",
+    "cli/refresh.py:refresh",
+    "cli/serve.py:serve",
     "evaluation/commands.py:evaluate",
     "evaluation/commands.py:curve",
     "data/readers.py:read_ratings",

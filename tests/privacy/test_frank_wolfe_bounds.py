@@ -14,9 +14,10 @@ from resolved import with_settings
 
 import lowkey as lk
 from lowkey.data.ratings import Block
-from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct, Walk
+from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
 from lowkey.kernels.sweep import Sweep
+from lowkey.kernels.walk import Walk
 
 N_ITEMS, L = 6, 2.5
 RNG = np.random.default_rng(3)

@@ -19,7 +19,8 @@ from lowkey.errors import AbsentError, InputError
 from lowkey.methods.constraints import Constraint, check
 from lowkey.methods.curator import Curator
 from lowkey.methods.progress import Step, watched
-from lowkey.model import Model, ModelMethods
+from lowkey.model import Model
+from lowkey.model_methods import ModelMethods
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta

@@ -28,27 +28,21 @@ from typing import Any
 
 from lowkey.errors import BudgetError, InputError, LedgerError
 from lowkey.privacy.anchor import Anchor
+from lowkey.privacy.book import START, Book, check_units
 from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
-from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.held import held_lines
 from lowkey.privacy.locks import Hold, is_held, one_writer
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
-from lowkey.privacy.price import Price, price
 
 FORMAT = 1
-START = "0" * 64
 UNWRITTEN = {
     "reserve": "nothing was posted, and its reservation counts if the disk kept it",
     "commit": "the post was made and counts, though nobody sees it",
 }
-ODOMETER = (
-    "This ledger has no total and holds {plans} plans. If a later one was chosen after seeing what an earlier one posted, "
-    "epsilon is an odometer, what was spent so far, and no bound that was fixed before; a ledger with a total has one."
-)
 
 
-class Ledger:
+class Ledger(Book):
     """In memory, or durable at ``path``, where several fits and several processes may share it and one ``total``.
 
     ``expect_head`` is a head that this ledger once had: one without it is refused. ``anchor`` is a file in another folder
@@ -105,54 +99,6 @@ class Ledger:
             )
         self._append({"kind": "total", "total": _pair(total)})
 
-    @property
-    def total(self) -> tuple[float, float] | None:
-        """The (epsilon, delta) that all posts together may not exceed, or None."""
-        total = next((r["total"] for r in reversed(self.records) if r["kind"] in ("total", "open")), None)
-        return None if total is None else (total[0], total[1])
-
-    @property
-    def head(self) -> str:
-        """The hash of the last line: it stands for the whole ledger."""
-        return self.records[-1]["hash"] if self.records else START
-
-    @property
-    def fingerprint(self) -> str:
-        """The head with its number, to be kept elsewhere and given back as ``expect_head``."""
-        return str(Head(len(self.records) - 1, self.head))
-
-    # What has been spent ---------------------------------------------------------------------------------------------
-    def plans(self) -> list[Plan]:
-        return [Plan.from_json(r["plan"]) for r in self.records if r["kind"] == "plan"]
-
-    def spent(self) -> list[Line]:
-        """Every post that was reserved, as one line each."""
-        return [Line.from_json(r["line"]) for r in self.records if r["kind"] == "reserve"]
-
-    def price(self, delta: float, more: tuple[Line, ...] = ()) -> Price:
-        return price((*self.spent(), *more), delta)
-
-    def guarantee(self, delta: float | None = None) -> Guarantee:
-        """What holds for everyone in the data, for all posts on this ledger together."""
-        plans = self.plans()
-        if not plans:
-            raise LedgerError(what="no guarantee yet", got="a ledger without a plan", needed="a fit", try_="fit first")
-        for plan in plans[1:]:
-            _check_units(plans[0], plan)  # 0.1 let some through that differ
-        if delta is None:
-            delta = self.total[1] if self.total else max(plan.delta for plan in plans)
-        cost = self.price(delta)
-        caveats = dict.fromkeys(caveat for plan in plans for caveat in plan.caveats)
-        if self.total is None and len(plans) > 1:
-            caveats[ODOMETER.format(plans=len(plans))] = None
-        return Guarantee(
-            cost if all(plan.sound for plan in plans) else cost.never(),
-            plans[0].unit,
-            tuple(dict.fromkeys(fact for plan in plans for fact in plan.public)),
-            tuple(caveats),
-            noise_is_private=all(r["noise_is_private"] for r in self.records if r["kind"] in ("reserve", "part")),
-        )
-
     # Writing ---------------------------------------------------------------------------------------------------------
     def add_plan(self, plan: Plan, then: tuple[Line, ...] = (), instead: Hold | None = None) -> Hold:
         """Announce a fit. Fails before any data is touched if its whole plan does not fit what is left.
@@ -163,7 +109,7 @@ class Ledger:
         with self._locked():
             self._catch_up()
             for earlier in self.plans():
-                _check_units(earlier, plan)
+                check_units(earlier, plan)
                 if (
                     plan.schedule is not None
                     and earlier.schedule is not None
@@ -310,10 +256,6 @@ class Ledger:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _threads=threading.RLock(), _holds=weakref.WeakValueDictionary())
 
-    def dumps(self) -> str:
-        """The ledger as text, for a release."""
-        return "".join(json.dumps(r, sort_keys=True) + "\n" for r in self.records)
-
     @classmethod
     def loads(cls, text: str | bytes) -> Ledger:
         """A ledger in memory from its text, with the chain checked."""
@@ -326,13 +268,3 @@ class Ledger:
 
 def _pair(total: tuple[float, float] | None) -> list[float] | None:
     return None if total is None else list(total)
-
-
-def _check_units(earlier: Plan, plan: Plan) -> None:
-    if earlier.unit != plan.unit:
-        raise InputError(
-            what="fits that do not compose on one ledger",
-            got=f"{plan.method}, which protects {plan.unit}",
-            needed=f"{earlier.unit}, as {earlier.method} before",
-            try_="the same unit and adjacency, or another ledger",
-        )

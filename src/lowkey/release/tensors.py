@@ -11,16 +11,18 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
 from lowkey.errors import InputError
-from lowkey.model import Model
 from lowkey.release.folder import MODEL, broken
 from lowkey.serving.arrays import wrong_settings, wrong_shapes, wrong_values
+
+if TYPE_CHECKING:  # a model writes itself by this module
+    from lowkey.model import Model
 
 DTYPES = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 MAX_HEADER = 1 << 16  # bytes: a release has a handful of arrays

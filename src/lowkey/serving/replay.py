@@ -15,7 +15,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from lowkey.kernels.bounding import shrink_factor
-from lowkey.kernels.frank_wolfe import Walk, centered_rows, local_rows
+from lowkey.kernels.walk import Walk, centered_rows, local_rows
 from lowkey.serving.rule import LinearRule, Reasons
 
 Rows = tuple[NDArray[np.int64], NDArray[np.int32]]

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.kernels.frank_wolfe import ResidualGram, Walk
+from lowkey.kernels.frank_wolfe import ResidualGram
+from lowkey.kernels.walk import Walk
 from lowkey.methods.base import Budget
 from lowkey.methods.constraints import either, positive, word
 from lowkey.methods.frank_wolfe.method import DPFrankWolfe

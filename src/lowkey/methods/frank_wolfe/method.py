@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
-from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct, Walk
+from lowkey.kernels.frank_wolfe import ResidualEnergy, ResidualGram, ResidualProduct
+from lowkey.kernels.walk import Walk
 from lowkey.linalg.leading import direction_ridge, energy_margin, leading_eigenpairs
 from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Budget, Recommender, Released

@@ -15,8 +15,9 @@ import numpy as np
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.kernels.frank_wolfe import ResidualGram, Walk
+from lowkey.kernels.frank_wolfe import ResidualGram
 from lowkey.kernels.svd import CleansedMoments, RatingDensity
+from lowkey.kernels.walk import Walk
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Budget, Recommender, Released, Settings
