@@ -1,4 +1,4 @@
-"""Lab room: lists on anybody's data: ``python -m lowkey_lab.lists [--data a,b] [--draws 0,1] [--epsilons 1,5] [--unknown]``.
+"""Lab room: lists on anybody's data: ``python -m lowkey_lab.lists [--data a,b] [--draws 0] [--epsilons 1,5] [--unknown]``.
 
 Prints a row per data set, draw and epsilon: Recall@20 on held-out users of the non-private ``Popularity`` and of
 ``DPLists``, their difference, and the size of the head. Ratings of any value count as taken. NOT PRIVATE.
@@ -62,10 +62,8 @@ def main() -> None:
                 model = lk.DPLists(epsilon, DELTA)
                 found = recall(model, split)
                 head = len(model.model_.arrays["head"])
-                print(
-                    f"{name:<14}{draw:>5}{epsilon:>9g}{floor:>12.4f}{found:>10.4f}{found - floor:>+9.4f}{head:>7}",
-                    flush=True,
-                )
+                figures = f"{epsilon:>9g}{floor:>12.4f}{found:>10.4f}{found - floor:>+9.4f}{head:>7}"
+                print(f"{name:<14}{draw:>5}{figures}", flush=True)
 
 
 if __name__ == "__main__":
