@@ -132,7 +132,7 @@ def test_the_resolution_of_the_noise_is_in_the_price() -> None:
 
 
 def test_an_exact_post_has_no_epsilon() -> None:
-    plan = a_plan().without_noise()
+    plan = Plan.calibrated("Test", [Request("sums", 5, 1.0)], epsilon=1.0, delta=1e-6, mu=math.inf)
     assert plan.guarantee().epsilon == math.inf
     assert "NOT PRIVATE" in plan.guarantee().sentence()
     assert price([Line("a", NoNoise(), 3), Line("b", Gaussian(9.0), 3)], 1e-6).epsilon == math.inf

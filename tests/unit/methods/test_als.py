@@ -154,14 +154,6 @@ def test_users_without_ratings_and_items_that_nobody_rated(domain, max_ratings):
     assert np.abs(exact.item_factors_[20:]).max() == 0.0
 
 
-def test_a_search_over_private_scores_explains_its_price():
-    from sklearn.model_selection import GridSearchCV
-
-    search = GridSearchCV(lk.DPALS(epsilon=1.0, delta=1e-6), {"rank": [2, 3]})
-    with pytest.raises(InputError, match="composes"):
-        search.fit(two_tastes(STARS)._open_csr())
-
-
 def test_parameters_survive_a_clone():
     model = lk.DPALS(epsilon=1.0, delta=1e-6, rank=7, max_ratings=9, user_reg=0.3)
     assert clone(model).get_params() == model.get_params()
