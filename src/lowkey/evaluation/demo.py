@@ -61,7 +61,7 @@ def demo(
     screen.say("The same for a file of your own; here with the demo's:", "bold")
     screen.say(
         f"  lowkey release {out}/ratings.parquet --user user --item item --rating rating --scale 0.5 5 "
-        f"--items {out}/catalogue.txt --epsilon {EPSILON:g} --delta {DELTA:g} --out my-release\n"
+        f"--items {out}/catalogue.txt --for ratings --epsilon {EPSILON:g} --delta {DELTA:g} --out my-release\n"
     )
     screen.say("And a page that recommends in the visitor's browser and sends nothing:", "bold")
     screen.say(f"  open {site}/index.html")
