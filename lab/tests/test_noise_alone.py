@@ -30,7 +30,7 @@ from lowkey_lab.variants import exact_twin
 LARGE = 1e6  # epsilon: an answer to the noise level, such as a ridge, is then too small to see
 # What a default makes of the noise level alone: the rank. The same for both of a pair.
 SETTINGS: dict[str, dict[str, Any]] = {"factors": {"rank": 4}, "als": {"rank": 8}}
-BINARY = {"als", "bias", "moments"}
+BINARY = {"als", "bias", "lists", "moments"}
 
 
 @cache

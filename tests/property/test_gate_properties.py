@@ -20,8 +20,12 @@ from lowkey.privacy.sums import Sensitivity
 epsilons = st.floats(0.01, 50.0)
 deltas = st.floats(1e-12, 1e-2)
 requests = st.lists(
-    st.tuples(st.integers(1, 10**7), st.floats(0.001, 1.0), st.integers(1, 30), st.booleans()), min_size=1, max_size=6
-).map(lambda rows: [Request(f"r{i}", size, share, times, sym) for i, (size, share, times, sym) in enumerate(rows)])
+    st.tuples(
+        st.integers(1, 10**7), st.floats(0.001, 1.0), st.integers(1, 30), st.sampled_from([Gaussian, SymmetricGaussian])
+    ),
+    min_size=1,
+    max_size=6,
+).map(lambda rows: [Request(f"r{i}", size, share, times, noise) for i, (size, share, times, noise) in enumerate(rows)])
 mechanisms = st.one_of(
     st.floats(0.5, 100.0).map(Gaussian),
     st.floats(0.5, 100.0).map(SymmetricGaussian),

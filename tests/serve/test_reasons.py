@@ -12,7 +12,7 @@ from test_rules_agree import answers
 
 import lowkey as lk
 from lowkey.errors import InputError
-from lowkey.kernels.user_solve import FEW_ROWS
+from lowkey.kernels.threads import FEW
 from lowkey.linalg.links import link_of
 
 MODELS = rule_models()
@@ -57,7 +57,7 @@ def test_reasons_are_the_browsers(name: str, tmp_path: Path) -> None:
 def test_few_rows_get_what_many_get(name: str) -> None:
     """Few rows are one thread's and many are shared among threads: the same to the last bit."""
     model = MODELS[name]
-    rows = histories(model, FEW_ROWS + 20)
+    rows = histories(model, FEW + 20)
     many = model.transform(rows)
     few = np.vstack([model.transform(rows[[row]]) for row in range(rows.shape[0])])
     assert np.array_equal(many, few) or model.rule in ("item-weights", "lists")

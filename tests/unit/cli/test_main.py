@@ -106,7 +106,7 @@ def test_options_that_a_newcomer_tries(here: Path, tmp_path: Path, options: str)
 
 def test_a_private_catalogue_is_selected_and_paid_for(here: Path, tmp_path: Path, capsys: Any) -> None:
     base = GOOD.replace("--items catalogue.txt", "--private-catalogue").replace("--epsilon 2", "--epsilon 1")
-    assert lowkey(f"release ratings.parquet {base} --out {tmp_path / 'r'} --json") == 0
+    assert lowkey(f"release ratings.parquet {base} --method bias --out {tmp_path / 'r'} --json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["epsilon"] <= 1.0
     assert 0 < answer["items"] < 80

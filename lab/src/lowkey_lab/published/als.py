@@ -21,6 +21,8 @@ from lowkey.privacy.accounting import gaussian_mu, rdp_epsilon
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
 
+MEANS = ("level", "spread", "item_means")
+
 
 class PublishedNoise(NamedTuple):
     """The paper's sigma_G, sigma_g and sigma_p (Table 4), for factors and ratings within 1; none is stated for K."""
@@ -127,7 +129,7 @@ def with_published_noise(plan: Plan, max_ratings: int, noise: PublishedNoise, ep
     """The posts of a plan of ours with the paper's noise, independent on Gram matrices too, at the price that holds for it.
 
     One user moves a Gram stack and a stack of right-hand sides by 1 where the paper's move by sqrt(k): the same noise is
-    noise/sqrt(k). The one post of item means (or counts) takes the place of Algorithm 3's counts, counts again and mean,
+    noise/sqrt(k). Our means (or counts) take the place of Algorithm 3's counts, counts again and mean,
     at their price together: 4 k/sigma_p^2 in mu^2, 2 k/sigma_p^2 for counts alone.
     """
     root = math.sqrt(max_ratings)
@@ -139,6 +141,10 @@ def with_published_noise(plan: Plan, max_ratings: int, noise: PublishedNoise, ep
         "item_means": noise.preprocessing / root / 2.0 / any_sign,
         "item_counts": noise.preprocessing / root / math.sqrt(2.0) / acute,
     }
+    of_means = [line for line in plan.lines if line.name in MEANS]
+    if of_means:  # level, spread and item means share that price as they share our budget
+        now = math.sqrt(sum(line.times * line.mechanism.mu**2 for line in of_means))
+        multipliers |= {line.name: now * multipliers["item_means"] / line.mechanism.mu for line in of_means}
     lines = tuple(replace(line, mechanism=Gaussian(multipliers[line.name.rstrip("_0123456789")])) for line in plan.lines)
     caveats = [f"Noise as published for epsilon = {epsilon:g}; the epsilon printed is the one that holds for it."]
     has_user_gram = any(line.name.startswith("user_gram") for line in plan.lines)
