@@ -71,7 +71,7 @@ def test_gallery_and_aligned_users_in_whole_fits(case: Case, adjacency: str) -> 
     users = [*gallery(case.domain, base_rows(case.domain)).items(), *aligned(case.domain, known)]
     places = itertools.cycle([0, N_USERS // 2, N_USERS - 1])
     largest = {name: whole_replay(case, adjacency, row, next(places)) for name, row in users}
-    assert len(largest) >= 17  # and one per direction, where a model has any
+    assert len(largest) > 20 or case.estimator.__name__ == "DPLists"  # which posts no direction over the whole catalogue
     # The attack is one: somebody comes within half of what is declared, at some post.
     assert max(largest.values()) > 0.5, largest
 

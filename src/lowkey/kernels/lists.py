@@ -35,7 +35,7 @@ from lowkey.linalg.packed import pack, unpack
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic
 
-BITS = 20  # of a coordinate; products have 40, so that float64 holds the sums of 2^13 users exactly
+BITS = 20  # of a coordinate; products have 40, so that float64 holds the sums of 2^11 users exactly, with two to spare
 GRID = Grid.for_bound(1.0, BITS)
 COUNT_BITS = 26
 COUNT_GRID = Grid.for_bound(1.0, COUNT_BITS)
@@ -85,18 +85,19 @@ class TasteMoments(Sweep):
 
     @property
     def count_weight(self) -> float:
-        return math.sqrt(max(1.0 - self.gram_weight**2, 0.0))
+        return math.sqrt(max(1.0 - self._length**4, 0.0))
 
     @property
     def _length(self) -> float:
-        """Of z: its square is the weight of z z^T."""
-        return math.sqrt(self.gram_weight)
+        """Of z: its square is the weight of z z^T, 1 at most whatever was given."""
+        return math.sqrt(min(max(self.gram_weight, 0.0), 1.0))
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
         size = len(self.shares) ** 2 + len(self.slots)
         bound = Sensitivity.of_acute_vectors(1.0)
-        return (Statistic("taste_moments", (size,), GRID.squared, bound, 1 << (2 * BITS)),)
+        # On the way to z z^T stand s q^T and q q^T, whose entries are up to four times as large: s = z + q.
+        return (Statistic("taste_moments", (size,), GRID.squared, bound, 4 << (2 * BITS)),)
 
     def rows(self, block: Block) -> tuple[Any, Any, Any, Any, Any]:
         """Offsets and places in the head; the sparse part of z per entry; the rung per user, or -1; q of every rung."""
