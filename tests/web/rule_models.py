@@ -94,4 +94,4 @@ def histories(model: Model, n: int, seed: int = 0) -> Any:
     return rows
 
 
-MODELS_OF_FORMATS = ("factors", "bias", "item weights", "signs", "replay", "replay, refitted", "projection")
+MODELS_OF_FORMATS = ("factors", "bias", "item weights", "lists", "signs", "replay", "replay, refitted", "projection")

@@ -30,6 +30,13 @@ WEIGHTS = (
 )
 
 
+LISTS = (
+    "Low-rank form of the item weights, rank {rank}: {error:.1%} of their size is lost. Of one's items take those with a "
+    "query_part{liked}, k of them: the query is (the sum of their query_part, 1 + k, -k); a score is its inner product "
+    "with an item's vector. Leave one's own items out."
+)
+
+
 def write_npy(model: Model, out: Path) -> Written:
     """One file per array, and items.npy with the ids."""
     out.mkdir(exist_ok=True)
@@ -85,9 +92,16 @@ def search_vectors(model: Model) -> tuple[dict[str, pa.Array], str]:
     rest = exact - left @ right.T
     np.fill_diagonal(rest, 0.0)  # an item has no weight on itself, in either form
     error = float(np.linalg.norm(rest) / max(float(np.linalg.norm(exact)), 1e-300))
-    parts = {"query_part": left, "vector": right}
-    columns = {name: _scattered(part.astype(np.float32), head, model.domain.n_items) for name, part in parts.items()}
-    return columns, WEIGHTS.format(rank=left.shape[1], error=error)
+    n_items, facts = model.domain.n_items, {"rank": left.shape[1], "error": error}
+    queries = {"query_part": _scattered(left.astype(np.float32), head, n_items)}
+    if model.rule != "lists":
+        return queries | {"vector": _scattered(right.astype(np.float32), head, n_items)}, WEIGHTS.format(**facts)
+    vectors = np.zeros((n_items, left.shape[1] + 2), np.float32)  # the weights, popularity, the mean weight
+    vectors[head, :-2], vectors[head, -1] = right, model.arrays["mean_weights"]
+    vectors[:, -2] = model.arrays["popularity"]
+    liked = model.settings["liked"]
+    facts["liked"] = "" if liked is None else f" and a rating of {liked:g} or more"
+    return queries | {"vector": _column(vectors)}, LISTS.format(**facts)
 
 
 def _column(array: NDArray[Any]) -> pa.Array:
