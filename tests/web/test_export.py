@@ -130,16 +130,20 @@ def test_the_types_name_all_that_the_script_offers() -> None:
 
 
 def test_compact_arrays_are_near() -> None:
-    """float16 keeps 11 bits of each number; int8 errs by at most half a step of its row, which is its largest / 127."""
+    """float16 keeps 11 bits of each number; int8 errs by at most half a step of its row, which is its largest / 127, and
+    every plane of further bits halves that."""
     array = np.random.default_rng(3).normal(size=(1500, 16)) * np.logspace(0, -3, 16)
     array[7] = 0.0
     for precision, bound in (("float32", 2**-24 * np.abs(array)), ("float16", 2**-11 * np.abs(array) + 1e-9)):
         assert (np.abs(expand(compact({"m": array}, precision))["m"] - array) <= bound * 1.01).all()
-    stored = compact({"m": array}, "int8")
-    step = stored["m.rows"][:, None].astype(float) * stored["m.columns"]
-    # A largest number may be cut by the 2 % that a row's step may be finer than it needs.
-    error = np.abs(expand(stored)["m"] - array)
-    assert (error <= np.maximum(0.5 * step, 0.021 * np.abs(array)) * 1.01).all()
+    for planes in (0, 1, 5):
+        stored = compact({"m": array}, "int8", planes)
+        assert stored["m"].nbytes + (stored["m.fine"].nbytes if planes else 0) == array.size * (8 + planes) // 8
+        step = stored["m.rows"][:, None].astype(float) * stored["m.columns"] / 2**planes
+        # A largest number may be cut by the 2 % that a row's step may be finer than it needs.
+        error = np.abs(expand(stored)["m"] - array)
+        assert (error <= np.maximum(0.5 * step, 0.021 * np.abs(array)) * 1.01).all()
+        assert (expand(stored)["m"][7] == 0.0).all()
 
 
 def test_thin_weights_are_the_weights_of_ease_off_the_diagonal() -> None:
@@ -155,17 +159,28 @@ def test_thin_weights_are_the_weights_of_ease_off_the_diagonal() -> None:
 def test_one_half_of_the_weights_of_ease_is_enough() -> None:
     """Noise in the Gram matrix gives the weights full rank; their symmetry is left, and halves what must be sent."""
     arrays = rule_models()["item weights, in bytes"].arrays
-    stored = compact(arrays, "float16")
-    assert stored["half"].nbytes == 1200 * 1199 // 2
     exact = weighted(arrays)
-    assert np.linalg.norm(weighted(expand(stored)) - exact) < 0.02 * np.linalg.norm(exact)
+    for precision, most in (("float16", 1e-3), ("int8", 0.02)):  # float16: as many further bits as the page has room for
+        stored = compact(arrays, precision)
+        assert stored["half"].nbytes == 1200 * 1199 // 2
+        assert sum(stored[name].nbytes for name in stored if name.startswith("half")) <= MOST_WEIGHT_BYTES
+        assert np.linalg.norm(weighted(expand(stored)) - exact) < most * np.linalg.norm(exact)
+
+
+def test_weights_that_noise_has_drowned_stay_zero() -> None:
+    arrays = dict(rule_models()["lists"].arrays)
+    arrays["item_weights"] = np.array(arrays["item_weights"])
+    for gone in (slice(7, 9), slice(None)):
+        arrays["item_weights"][gone] = arrays["item_weights"][:, gone] = 0.0
+        stored = expand(compact(arrays, "int8", 4))
+        assert np.abs(weighted(stored) - weighted(arrays)).max() <= 1e-3 * np.abs(weighted(arrays)).max()
 
 
 def test_weights_that_are_no_product_stay_whole_where_they_fit() -> None:
     """Random weights have no low rank: bytes keep them within half a step; two thin matrices would lose most of them."""
     rng = np.random.default_rng(8)
     arrays = dict(rule_models()["item weights, thin"].arrays)
-    for size, form in ((1000, "item_weights"), (1400, "left")):
+    for size, form in ((800, "item_weights"), (1400, "left")):
         arrays["item_weights"] = rng.normal(size=(size, size)) * (1.0 - np.eye(size))
         arrays |= {"input_weights": np.ones(size), "output_weights": np.ones(size), "head": np.arange(size)}
         stored = compact(arrays, "float16")
@@ -192,7 +207,7 @@ def test_parquet_leaves_no_array_out(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, model.arrays[key])
 
 
-@pytest.mark.parametrize("name", ["factors", "signs", "item weights"])
+@pytest.mark.parametrize("name", ["factors", "signs", "item weights", "lists", "lists of what is liked"])
 def test_a_vector_store_finds_what_recommend_finds(name: str, tmp_path: Path) -> None:
     """By the printed recipe and nothing else."""
     from usearch.index import Index
@@ -207,11 +222,13 @@ def test_a_vector_store_finds_what_recommend_finds(name: str, tmp_path: Path) ->
     kept = []
     for row in range(rows.shape[0]):
         mine = rows[[row]]
-        if model.rule == "item-weights":
-            parts = [part for part in (table["query_part"][int(i)].as_py() for i in mine.indices) if part is not None]
+        if "head" in model.arrays:
+            taken = mine.indices if not model.settings.get("liked") else mine.indices[mine.data >= model.settings["liked"]]
+            parts = [part for part in (table["query_part"][int(i)].as_py() for i in taken) if part is not None]
             if not parts:
                 continue
-            query = np.sum(parts, axis=0)
+            more = [1 + len(parts), -len(parts)] if model.rule == "lists" else []
+            query = np.append(np.sum(parts, axis=0), more)
         else:
             query = model.transform(mine)[0]
             query = np.append(query, 1.0) if model.rule == "factors" else query

@@ -90,7 +90,7 @@ function readItems(text, n) {
   return { ids, titles: titles ?? ids.map(String) };
 }
 
-const WIDTHS = { F64: 8, F32: 4, F16: 2, I8: 1, I32: 4 };
+const WIDTHS = { F64: 8, F32: 4, F16: 2, I8: 1, U8: 1, I32: 4 };
 
 /** safetensors: eight bytes with the length of a JSON header, the header, the numbers (little-endian, as browsers are). */
 function readTensors(bytes) {
@@ -105,8 +105,9 @@ function readTensors(bytes) {
     if (!WIDTHS[dtype] || to - from !== size * WIDTHS[dtype] || to > bytes.length) damaged(`${FILES.model} ends too early`);
     arrays[name] = { shape, cols: shape[1] ?? 1, data: numbers(dtype, bytes.slice(from, to).buffer) };
   }
-  // Compact matrices come with factors: one per column, and for int8 one per row.
+  // Compact matrices come with factors: one per column, and for int8 one per row and planes of further bits.
   for (const [name, target] of Object.entries(arrays)) {
+    if (arrays[name + ".fine"]) target.data = finer(target.data, arrays[name + ".fine"]);
     const [rows, columns] = [".rows", ".columns"].map((part) => arrays[name + part]?.data);
     const factor = (i) => (columns?.[i % target.cols] ?? 1) * (rows?.[Math.floor(i / target.cols)] ?? 1);
     if (columns) target.data = Float32Array.from(target.data, (value, i) => value * factor(i));
@@ -121,7 +122,17 @@ function numbers(dtype, buffer) {
   if (dtype === "F32") return new Float32Array(buffer);
   if (dtype === "I32") return new Int32Array(buffer);
   if (dtype === "I8") return new Int8Array(buffer);
+  if (dtype === "U8") return new Uint8Array(buffer);
   return Float32Array.from(new Uint16Array(buffer), half); // Float16Array is too new to rely on
+}
+
+/** Bytes, with the part of a step that the planes say: a bit of every number in each, the largest first. */
+function finer(bytes, { shape: [planes, width], data }) {
+  return Float32Array.from(bytes, (value, i) => {
+    let part = 0;
+    for (let plane = 0; plane < planes; plane++) part = 2 * part + ((data[plane * width + (i >> 3)] >> (7 - (i & 7))) & 1);
+    return value + part / 2 ** planes - 0.5;
+  });
 }
 
 function half(bits) {
@@ -409,7 +420,7 @@ class ItemWeightsRule {
     Object.assign(this, { arrays, n, size, slots: new Int32Array(n).fill(-1) });
     arrays.head.data.forEach((i, slot) => (this.slots[i] = slot));
     if (arrays.half) {
-      const data = new Int8Array(size * size);
+      const data = new Float32Array(size * size);
       for (let a = 0, at = 0; a < size; a++)
         for (let b = a + 1; b < size; b++) data[a * size + b] = data[b * size + a] = arrays.half.data[at++];
       arrays.item_weights = { cols: size, data };
