@@ -71,7 +71,7 @@ def release(name: str, crowd: Synthetic, table: Path, items: Path, folder: Path)
         lk.DPOneBit(epsilon=5.0, delta=1e-6).fit(crowd.ratings()).release(folder)
         return
     words = f"--user user --item item {RELEASES[name]} --epsilon 5 --delta 1e-6 --quiet".split()
-    words += ["--expected-users", str(crowd.csr.shape[0])]
+    words += ["--expected-users", str(crowd.facts["expected_users"])]
     assert run(["release", str(table), *words, "--items", str(items), "--out", str(folder)]) == 0
 
 

@@ -215,6 +215,7 @@ def test_a_vector_store_finds_what_recommend_finds(name: str, tmp_path: Path) ->
     model = rule_models()[name]
     WRITERS["usearch"](model, tmp_path / "out")
     index = Index.restore(str(tmp_path / "out" / "items.usearch"))
+    assert index is not None
     table = pyarrow.parquet.read_table(tmp_path / "out" / "items.parquet")
     rows = histories(model, 40)
     rows = rows[np.flatnonzero(np.diff(rows.indptr))]  # all are alike to somebody without a history
