@@ -222,10 +222,10 @@ for name, value in SETTINGS.items():
 spark = builder.getOrCreate()
 
 class Dying(lk.Billboard):
-    def post(self, unreleased):
+    def post(self, unreleased, inputs=""):
         if len(self.ledger.spent()) == 1:
             os._exit(7)
-        return super().post(unreleased)
+        return super().post(unreleased, inputs)
 
 ratings = lk.from_spark(spark.createDataFrame(base_table(DOMAINS["ratings"], 30)), DOMAINS["ratings"], **COLUMNS)
 ledger = lk.Ledger(sys.argv[2], total=(1.5, 1e-6))

@@ -63,7 +63,13 @@ def release(
     partitions: Annotated[
         int | None, typer.Option(help="Pieces the users are dealt to on Spark [default: its cores].", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Release though delta is not below 1/expected users.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the same release, which was cut off: nothing is paid twice.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Release though delta is not below 1/expected users; pay again for lost posts."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and its price, and stop before the data.")
     ] = False,
@@ -140,21 +146,23 @@ def release(
         screen.result(fields)
         return
     assert out is not None
-    _train_and_write(order, plans, out, screen)
+    _train_and_write(order, plans, out, screen, resume=resume, force=force)
 
 
-def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen) -> None:
+def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen, *, resume: bool, force: bool) -> None:
+    from lowkey.cli.paid import paid_folder
     from lowkey.cli.rehearsal import rehearse
     from lowkey.cli.training import train
     from lowkey.privacy.price import at_most
+    from lowkey.release import write_release
     from lowkey.release.folder import read_manifest
-    from lowkey.release.keeping import write_or_keep
 
     with screen.working("Rehearsing on made-up people"):
         rehearse(order)
-    model = train(order, plans, screen)
-    with screen.working("Writing the release"):
-        folder = write_or_keep(model.model_, out, () if order.ledger is None else (order.ledger.absolute().parent,))
+    with paid_folder(order, plans, out, resume, screen) as keep:
+        model = train(order, plans, screen, keep, force)
+        with screen.working("Writing the release"):
+            folder = write_release(model.model_, out)
     guarantee = model.guarantee_
     identity = read_manifest(folder)["id"]
     screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from lowkey.methods.catalogue import PrivateCatalogue
 from lowkey.methods.choice import GOALS, default_method
 from lowkey.methods.registry import estimator
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, check_epsilon_delta
 from lowkey.privacy.price import at_most
 
 LARGEST_EPSILON = 1e4
+OWN_LEDGER = "ledger.jsonl"  # of a release whose people share none, beside its kept posts
 NOMINAL_ITEMS = 1000  # of a private catalogue, whose size nobody knows before
 
 
@@ -139,43 +141,55 @@ class Order:
         kind, settings = self.resolved
         return kind.fit(rows, engine=engine, billboard=billboard, settings=settings)
 
-    def open_ledger(self) -> Ledger:
-        if self.ledger is None and self.selection:
-            # The fit is planned after the selection was seen; a total that was fixed before makes that a bound.
-            return Ledger(total=(self.epsilon, self.delta))
+    def open_ledger(self, own: Path | None = None) -> Ledger:
+        """The ledger of these people, or the release's ``own``."""
+        if self.ledger is None:
+            # The fit is planned after a selection was seen; a total that was fixed before makes that a bound.
+            return Ledger(own, total=(self.epsilon, self.delta) if self.selection else None)
         total = None if self.total_epsilon is None else (self.total_epsilon, self.delta)
         return Ledger(self.ledger, total=total, expect_head=self.expect_head, anchor=self.anchor)
 
+    def billboard(self, keep: Path | None, pay_again: bool = False) -> Billboard:
+        """With a folder to keep the posts in: a fit that is cut off can go on with them."""
+        if keep is None:
+            return Billboard(self.open_ledger())
+        return Billboard(self.open_ledger(keep / OWN_LEDGER), kept=KeptPosts(keep), pay_again=pay_again)
 
-def train(order: Order, plans: list[Plan], screen: Screen) -> Recommender:
-    """Read, select the catalogue if it is private, fit."""
+
+def train(
+    order: Order, plans: list[Plan], screen: Screen, keep: Path | None = None, pay_again: bool = False
+) -> Recommender:
+    """Read, select the catalogue if it is private, fit. Posts are kept in the folder ``keep``, and used again from it."""
+    open_billboard = partial(order.billboard, keep, pay_again)
     if order.cluster is not None:
-        return _train_on(order.cluster, order, plans, screen)
+        return _train_on(order.cluster, order, plans, screen, open_billboard)
     with screen.working("Reading the ratings") as report:
         table = order.table
         rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain(), report)
-    with _posting(order, plans, screen) as billboard:
+    with _posting(open_billboard, plans, screen) as billboard:
         if order.selection:
             ids = order.selection.select(rows, billboard, plans[-1].lines)
             rows = rows.with_items(ids, expected_users=order.expected_users)
         return order.fit(rows, billboard)
 
 
-def _train_on(cluster: Cluster, order: Order, plans: list[Plan], screen: Screen) -> Recommender:
+def _train_on(
+    cluster: Cluster, order: Order, plans: list[Plan], screen: Screen, open_billboard: Callable[[], Billboard]
+) -> Recommender:
     from lowkey.engines.spark import SparkEngine
 
     with cluster.session() as session:
         with screen.working("Bringing each user's ratings together on Spark"):
             rows = cluster.read(session, order.table, order.domain())
-        with _posting(order, plans, screen) as billboard:
+        with _posting(open_billboard, plans, screen) as billboard:
             return order.fit(rows, billboard, SparkEngine(session))
 
 
 @contextmanager
-def _posting(order: Order, plans: list[Plan], screen: Screen) -> Generator[Billboard]:
+def _posting(open_billboard: Callable[[], Billboard], plans: list[Plan], screen: Screen) -> Generator[Billboard]:
     posts = sum(line.times for plan in plans for line in plan.lines)
     with screen.working("Posting noisy sums, and fitting to them", posts + 1) as advance:
-        billboard = Billboard(order.open_ledger())
+        billboard = open_billboard()
         billboard.on_post = lambda name: advance()  # how many there will be is in the plan, hence public
         yield billboard
         advance()

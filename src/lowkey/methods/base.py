@@ -17,7 +17,7 @@ from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import AbsentError, InputError
 from lowkey.methods.constraints import Constraint, check
-from lowkey.methods.curator import Curator
+from lowkey.methods.curator import Curator, fingerprint_of
 from lowkey.methods.progress import Step, watched
 from lowkey.model import Model
 from lowkey.model_methods import ModelMethods
@@ -167,7 +167,9 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         if settings is None or settings.domain != ratings.domain:
             settings = self._resolved_for(ratings)
         billboard = billboard if billboard is not None else Billboard()
-        billboard.begin(self.plan_of(settings))
+        domain = settings.domain
+        said = (type(self).__name__, self.get_params(), domain.to_json(), [*domain.item_ids.buffers()])
+        billboard.begin(self.plan_of(settings), settings=fingerprint_of(said))
         return settings, Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
 
     def _keep(self, settings: Settings, released: Released, curator: Curator) -> None:

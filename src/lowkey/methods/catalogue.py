@@ -89,7 +89,9 @@ class PrivateCatalogue:
         """
         plan = self.plan()
         billboard.begin(plan, then)
-        ids = np.asarray(billboard.post(count_holders(rows, self._statistic())).keys)
+        paid = billboard.paid("catalogue")
+        posted = billboard.post(count_holders(rows, self._statistic())) if paid is None else paid
+        ids = np.asarray(posted.keys)
         if len(ids) == 0:
             raise InputError(
                 what="a private catalogue",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from lowkey.engines.base import Engine
@@ -36,11 +38,38 @@ class Curator:
 
     def ask(self, sweep: Sweep, local: Any = None) -> Posts:
         """One pass over all users: everything that it sums, posted, with its noise."""
+        stds, inputs = self.noise(sweep), fingerprint_of(sweep)
+        paid = {statistic.name: self.billboard.paid(statistic.name, inputs) for statistic in sweep.statistics}
+        if not sweep.keeps_state and all(post is not None for post in paid.values()):
+            return Posts(paid, stds)  # of a fit that was cut off: nobody need be asked again
         sums, kept = self._engine.sweep(sweep, self._data, local)
-        stds = self.noise(sweep)
-        return Posts({name: self.billboard.post(unreleased) for name, unreleased in sums.items()}, stds, kept)
+        for name, unreleased in sums.items():
+            paid[name] = self.billboard.post(unreleased, inputs) if paid[name] is None else paid[name]
+        return Posts(paid, stds, kept)
 
     def noise(self, sweep: Sweep) -> dict[str, float]:
         """How much noise the posts of a sweep will have, where noise is added: public, and known before they are made."""
         found = {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}
         return {name: std for name, std in found.items() if std is not None}
+
+
+def fingerprint_of(public: Any) -> str:
+    """Of a sweep, that is of its public fields: what it adds for a user follows from these and the user's row."""
+    return hashlib.sha256(repr(_plain(public)).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """With every number of every array: the repr of a long one leaves some out."""
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()
+    if isinstance(value, pa.Buffer):
+        return hashlib.sha256(value).hexdigest()  # pyright: ignore[reportArgumentType]  # it is one
+    if isinstance(value, Mapping):
+        return [(name, _plain(part)) for name, part in sorted(value.items())]
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    if is_dataclass(value):  # not what it has cached since
+        return type(value).__name__, [(field.name, _plain(getattr(value, field.name))) for field in fields(value)]
+    if hasattr(value, "__dict__"):
+        return type(value).__name__, [(name, _plain(part)) for name, part in sorted(vars(value).items())]
+    return value

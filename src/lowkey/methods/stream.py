@@ -19,9 +19,10 @@ from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError, refuse
 from lowkey.methods.base import Recommender
-from lowkey.methods.streamed import KeptPosts, StreamCurator
+from lowkey.methods.streamed import StreamCurator
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.noise import NoiseSource, secret_bytes
 from lowkey.privacy.parts import Parts
@@ -58,7 +59,8 @@ class Stream:
         self.folder, self.method, self.domain, self.calendar = Path(folder), method, domain, calendar
         self.folder.mkdir(parents=True, exist_ok=True)
         self.settings = method.resolve(domain)
-        self.billboard = Billboard(Ledger(self.folder / LEDGER), noise=noise)
+        self.posts = KeptPosts(self.folder / POSTS)
+        self.billboard = Billboard(Ledger(self.folder / LEDGER), noise=noise, kept=self.posts)
         booked = [plan for plan in self.billboard.ledger.plans() if plan.schedule is not None]
         fresh = None if booked else Schedule.optimal(secret_bytes(16).hex(), releases, half_life, window)
         schedule = booked[0].schedule if fresh is None else fresh
@@ -76,7 +78,6 @@ class Stream:
             )
         self.schedule = schedule
         self.billboard.resume(schedule.name)
-        self.posts = KeptPosts(self.folder / POSTS)
 
     def _plan(self, schedule: Schedule) -> Plan:
         plan, budget = self.method.plan_of(self.settings), self.settings.budget

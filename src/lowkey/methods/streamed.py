@@ -7,10 +7,7 @@ a matter of sense. The price holds whatever is asked: it rests on the bound and 
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,41 +17,13 @@ from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import InputError, LedgerError
 from lowkey.kernels.sweep import Sweep
-from lowkey.methods.curator import Curator, Posts
+from lowkey.methods.curator import Curator, Posts, fingerprint_of
 from lowkey.privacy.billboard import Billboard, sha256_of
+from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.sums import UnreleasedPart
 
 Array = NDArray[np.float64]
-
-
-class KeptPosts:
-    """The posts of a stream, in a folder: public, so any copy of them will do. Each file appears whole or not at all."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(exist_ok=True)
-
-    def keep(self, seq: int, name: str, sweep: str, posted: Array) -> None:
-        draft = self.folder / f".{seq}.incomplete"
-        with open(draft, "wb") as file:
-            np.save(file, posted, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self.folder / f"{seq}-{name}-{sweep}.npy")
-
-    def find(self, seq: int, name: str, sweep: str) -> Array | None:
-        found = list(self.folder.glob(f"{seq}-{name}-*.npy"))
-        if not found:
-            return None
-        if found[0].name != f"{seq}-{name}-{sweep}.npy":
-            raise InputError(
-                what=f"{name!r} of a stream",
-                got="another sum than at the releases before",
-                needed="the same contribution of every user at every release",
-                try_="a method whose sums do not follow what was posted",
-            )
-        return np.load(found[0], allow_pickle=False)
 
 
 class StreamCurator(Curator):
@@ -70,7 +39,7 @@ class StreamCurator(Curator):
     def ask(self, sweep: Sweep, local: Any = None) -> Posts:
         if sweep.keeps_state or sweep.needs_everyone or local is not None:
             raise TypeError(f"{type(sweep).__name__}: users of a stream keep nothing between passes")
-        fingerprint = _fingerprint(sweep)
+        fingerprint = fingerprint_of(sweep)
         names = [statistic.name for statistic in sweep.statistics]
         self._adopt(names, fingerprint)
         parts = self._so_far()
@@ -91,9 +60,12 @@ class StreamCurator(Curator):
         for name in names:
             part = name, self._release
             if part in parts.drawn and part not in parts.posted:
-                kept = self._posts.find(parts.drawn[part], name, fingerprint)
+                kept = self._kept(parts.drawn[part], name, fingerprint)
                 if kept is not None:
                     self.billboard.ledger.commit(parts.drawn[part], sha256_of(kept))
+
+    def _kept(self, seq: int, name: str, fingerprint: str) -> Array | None:
+        return self._posts.find(seq, name, self.billboard.key(seq, fingerprint))
 
     def _post(self, sweep: Sweep, names: list[str], fingerprint: str) -> None:
         if self._data is None:
@@ -102,16 +74,13 @@ class StreamCurator(Curator):
             )
         sums = [self._engine.sweep(sweep, cohort)[0] for cohort in self._data]
         for name in names:
-            self.billboard.keep = lambda seq, posted, name=name: self._posts.keep(seq, name, fingerprint, posted)
-            try:
-                self.billboard.post(UnreleasedPart(self._schedule, self._release, [cohort[name] for cohort in sums]))
-            finally:
-                self.billboard.keep = None
+            part = UnreleasedPart(self._schedule, self._release, [cohort[name] for cohort in sums])
+            self.billboard.post(part, fingerprint)
 
     def _decoded(self, parts: Parts, name: str, fingerprint: str) -> Array:
         posts = list[Array]()
         for release in range(1, self._release + 1):
-            kept = self._posts.find(parts.drawn[name, release], name, fingerprint)
+            kept = self._kept(parts.drawn[name, release], name, fingerprint)
             if kept is None or sha256_of(kept) != parts.posted[name, release]:
                 raise LedgerError(
                     what=f"what was posted as {name!r} at release {release}",
@@ -121,12 +90,3 @@ class StreamCurator(Curator):
                 )
             posts.append(kept)
         return self._schedule.decoded(self._release, posts)
-
-
-def _fingerprint(sweep: Sweep) -> str:
-    """Of a sweep's public fields: what it adds for a user follows from these and the user's row."""
-    digest = hashlib.sha256(type(sweep).__name__.encode())
-    for name, value in sorted(vars(sweep).items()):
-        plain = (str(value.dtype), value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-        digest.update(repr((name, plain)).encode())
-    return digest.hexdigest()[:16]

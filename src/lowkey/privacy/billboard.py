@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lowkey.errors import PlanError
 from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.kept import KeptPosts, Paid, check_committed
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.locks import Hold
 from lowkey.privacy.noise import NoiseSource
@@ -24,28 +25,44 @@ from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHist
 class Billboard:
     """Public arrays come from here and from nowhere else.
 
-    A fresh one serves one fit. One with a shared ``ledger`` composes several fits on the same people.
+    A fresh one serves one fit. One with a shared ``ledger`` composes several fits on the same people. One with ``kept``
+    keeps every post before it is committed; a fit that was cut off goes on with those, and pays for none of them again
+    (``pay_again``: but for those that were reserved and lost).
     """
 
-    def __init__(self, ledger: Ledger | str | Path | None = None, *, noise: NoiseSource | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger | str | Path | None = None,
+        *,
+        noise: NoiseSource | None = None,
+        kept: KeptPosts | None = None,
+        pay_again: bool = False,
+    ) -> None:
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
         self.noise = noise if noise is not None else NoiseSource()
         self.plan: Plan | None = None
         self.on_post: Callable[[str], Any] | None = None  # told the name of each post when it is made: public
-        # Told the number of each post and what it is before that is committed: a stream keeps it, and need not draw again.
-        self.keep: Callable[[int, Any], Any] | None = None
+        self.kept, self._pay_again = kept, pay_again
+        self._paid: dict[str, list[int]] = {}  # reservations whose posts are kept, and not yet used again
         self._left: dict[str, int] = {}
+        self._settings = ""
         self._hold: Hold | None = None
         self._one_at_a_time = threading.Lock()
 
-    def begin(self, plan: Plan, then: tuple[Line, ...] = ()) -> None:
+    def begin(self, plan: Plan, then: tuple[Line, ...] = (), settings: str = "") -> None:
         """Announce a fit: from here on exactly the posts of this plan are possible, and held for it while this lives.
 
-        ``then`` are lines of a plan that will follow, on the same billboard: held too, so that it will fit.
+        ``then`` are lines of a plan that will follow, on the same billboard: held too, so that it will fit. ``settings`` is
+        a hash of all that the fit does with its posts: a kept one is used again only by a fit that has the same.
         """
-        self._hold = self.ledger.add_plan(plan, then, instead=self._hold)
-        self.plan = plan
-        self._left = {line.name: line.times for line in plan.lines}
+        found = None if self.kept is None or plan.schedule is not None else Paid.of(self.ledger.records, self.kept, plan)
+        if found is None:
+            self._hold, lines, self._paid = self.ledger.add_plan(plan, then, instead=self._hold), plan.lines, {}
+        else:
+            self._hold = self.ledger.resume_plan(plan, found, instead=self._hold, pay_again=self._pay_again)
+            lines, self._paid = found.left, {name: list(seqs) for name, seqs in found.posts.items()}
+        self.plan, self._settings = plan, settings
+        self._left = {line.name: 0 for line in plan.lines} | {line.name: line.times for line in lines}
 
     def end(self) -> None:
         """Give back what was announced and not posted."""
@@ -59,18 +76,41 @@ class Billboard:
         self.plan, self._left = parts.plan, {}
         return parts
 
-    def post(self, unreleased: Unreleased) -> Any:
-        """In order: planned? within budget? reserve on disk; open; noise; commit. Returns a read-only public array."""
+    def paid(self, name: str, inputs: str = "") -> Any:
+        """The next post of this name that was paid and kept when the fit was cut off, or None. It is used once."""
+        if not self._paid.get(name):
+            return None
+        assert self.kept is not None
+        reservation = self._paid[name].pop(0)
+        posted = self.kept.find(reservation, name, self.key(reservation, inputs))
+        if not check_committed(self.ledger.records, reservation, sha256_of(posted)):
+            self.ledger.commit(reservation, sha256_of(posted))
+        if self.on_post is not None:
+            self.on_post(name)
+        return posted
+
+    def post(self, unreleased: Unreleased, inputs: str = "") -> Any:
+        """In order: planned? within budget? reserve on disk; open; noise; keep; commit. Returns a read-only public array.
+
+        ``inputs`` is a hash of the public inputs of the sum, for those who use the post again.
+        """
         with self._one_at_a_time:  # two threads must not both find the last post of a line still unused
             line = self._planned(unreleased)
+            if self.kept is not None:
+                self.kept.make_room(unreleased.statistic.size)
             reservation = self._reserve(unreleased, line)
         posted = self._release(unreleased, line)
-        if self.keep is not None:
-            self.keep(reservation, posted)
+        if self.kept is not None:
+            self.kept.keep(reservation, line.name, self.key(reservation, inputs), posted)
         self.ledger.commit(reservation, sha256_of(posted))
         if self.on_post is not None:
             self.on_post(line.name)
         return posted
+
+    def key(self, reservation: int, inputs: str) -> str:
+        """What a kept post is known by: its inputs, the fit's settings, and a line that stands for all of the ledger."""
+        known = inputs + self._settings + self.ledger.records[reservation]["hash"]
+        return hashlib.sha256(known.encode()).hexdigest()[:16]
 
     def _reserve(self, unreleased: Unreleased, line: Line) -> int:
         assert self.plan is not None

@@ -31,6 +31,7 @@ from lowkey.privacy.anchor import Anchor
 from lowkey.privacy.book import START, Book, check_units
 from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
 from lowkey.privacy.held import held_lines
+from lowkey.privacy.kept import Paid
 from lowkey.privacy.locks import Hold, is_held, one_writer
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
@@ -128,6 +129,27 @@ class Ledger(Book):
                 for line in plan.lines:
                     record = {"kind": "reserve", "line": line.to_json(), "statistic": booked, "noise_is_private": True}
                     self._append({**record, "plan": hold.seq})
+            return hold
+
+    def resume_plan(self, plan: Plan, paid: Paid, *, instead: Hold | None = None, pay_again: bool = False) -> Hold:
+        """Go on with a plan that was cut off: what it has left to post is held again, if it still fits.
+
+        A post that was reserved and lost counts, and its reservation is never used: with ``pay_again`` what is left is
+        announced anew, and costs that much more.
+        """
+        with self._locked():
+            self._catch_up()
+            paid.check_free(self._is_held(paid.latest))
+            if instead is not None:
+                instead.end()
+            self._check_total((*held_lines(self.records, self._is_held), *paid.left))
+            goes_on = paid.goes_on(self.records)
+            if not goes_on and not pay_again:
+                raise paid.unpaid(plan, self.price(plan.delta, paid.left))
+            hold = Hold(self.path, paid.latest if goes_on else len(self.records))
+            if not goes_on:
+                self._append({"kind": "plan", "plan": replace(plan, lines=paid.left).to_json(), "again": paid.plan})
+            self._holds[hold.seq] = hold
             return hold
 
     def _is_held(self, seq: int) -> bool:

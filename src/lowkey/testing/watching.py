@@ -147,10 +147,10 @@ class ForcingBillboard(Billboard):
         super().__init__(noise=SeededNoise(0))
         self.known, self.at, self.largest = known, 0, 0.0
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: Plan, then: tuple[Line, ...] = (), settings: str = "") -> None:
         if plan.to_json() != self.known.plan.to_json():
             raise Violation("the plan depends on the data")
-        super().begin(plan)
+        super().begin(plan, then, settings)
 
     def _release(self, unreleased: Unreleased, line: Line) -> Any:
         if self.at >= len(self.known.entries):

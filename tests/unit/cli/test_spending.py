@@ -1,4 +1,4 @@
-"""What a release spends, it keeps: settings that fail are found before, a folder without a place is written elsewhere."""
+"""What a release spends, it keeps: settings that fail are found before, and a release that is cut off goes on."""
 
 from __future__ import annotations
 
@@ -87,10 +87,65 @@ def test_settings_that_fail_are_found_before_anything_is_spent(here: Path, tmp_p
     assert spent(ledger) == 0
 
 
-def test_a_lost_race_for_the_folder_keeps_the_release(
-    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+class Cut(lk.DPBias):
+    """A method whose second pass is cut off, when somebody says so."""
+
+    at: str | None = None
+
+    def _run(self, settings: Any, curator: Any) -> Any:
+        ask = curator.ask
+
+        def cut(sweep: Any, local: Any = None) -> Any:
+            posts = ask(sweep, local)
+            if Cut.at == "interrupt":
+                raise KeyboardInterrupt
+            if Cut.at == "disk":
+                raise OSError(28, "No space left on device")
+            return posts
+
+        curator.ask = cut
+        return super()._run(settings, curator)
+
+
+@pytest.mark.parametrize("how", ["interrupt", "disk"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_release_that_is_cut_off_goes_on_and_pays_nothing_twice(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, how: str, shared: bool
 ) -> None:
-    """Somebody else fills ``--out`` while the fit runs: what was paid for lies beside the ledger, complete."""
+    from lowkey.cli import rehearsal, training
+
+    monkeypatch.setattr(training, "estimator", lambda name: Cut)
+    monkeypatch.setattr(rehearsal, "rehearse", lambda order: None)
+    ledger = tmp_path / "people.jsonl"
+    line = f"release {GOOD} {f'--ledger {ledger} --total-epsilon 2' if shared else ''} --out {tmp_path / 'r'} -q"
+    assert lowkey(f"{line} --resume") == 2  # nothing was cut off yet
+    monkeypatch.setattr(Cut, "at", how)
+    assert lowkey(line) == (130 if how == "interrupt" else 1)
+    said = capsys.readouterr().err
+    (kept,) = tmp_path.glob("*.paid-*")
+    assert "--resume" in said
+    assert str(kept) in said
+    assert "epsilon = " in said
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o077 == 0 for file in kept.glob("*.npy"))
+    monkeypatch.setattr(Cut, "at", None)
+    assert lowkey(line) == 2  # it is a decision to pay again
+    assert "--resume" in capsys.readouterr().err
+    assert lowkey(f"{line.replace('--epsilon 2', '--epsilon 1.9')} --resume") == 2  # another order has no part in it
+    assert lowkey(f"{line} --resume") == 0
+    assert all(check.ok for check in lk.verify(tmp_path / "r"))
+    plan = lk.load(tmp_path / "r").ledger.plans()[0]
+    assert len(lk.load(tmp_path / "r").ledger.spent()) == sum(planned.times for planned in plan.lines)
+    assert list(tmp_path.glob("*.paid-*")) == []
+    if shared:
+        assert lk.load(tmp_path / "r").ledger.head == lk.Ledger(ledger).head
+
+
+@pytest.mark.parametrize("catalogue", ["--items catalogue.txt", "--private-catalogue --set n_iter=1"])
+def test_a_lost_race_for_the_folder_keeps_what_was_paid(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, catalogue: str
+) -> None:
+    """Somebody else fills ``--out`` while the fit runs: the release is made elsewhere, and nothing is spent for it."""
     from lowkey.cli import training
 
     out, ledger, original = tmp_path / "r", tmp_path / "people.jsonl", training.train
@@ -101,13 +156,18 @@ def test_a_lost_race_for_the_folder_keeps_the_release(
         (out / "precious").write_text("mine")
         return fitted
 
-    monkeypatch.setattr(training, "train", meanwhile)
-    assert lowkey(f"release {GOOD} --method bias --ledger {ledger} --total-epsilon 2 --out {out} -q") == 2
+    options = GOOD.replace("--items catalogue.txt", catalogue)
+    line = f"release {options} --method bias --ledger {ledger} --total-epsilon 2 -q"
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train", meanwhile)
+        assert lowkey(f"{line} --out {out}") == 2
     assert (out / "precious").read_text() == "mine"
-    (kept,) = tmp_path.glob("r-kept-*")
-    assert str(kept) in capsys.readouterr().err
-    assert all(check.ok for check in lk.verify(kept))
-    assert lk.load(kept).ledger.head == lk.Ledger(ledger).head
+    assert "--resume" in capsys.readouterr().err
+    paid = spent(ledger)
+    assert lowkey(f"{line} --out {tmp_path / 'elsewhere'} --resume") == 0
+    assert spent(ledger) == paid
+    assert all(check.ok for check in lk.verify(tmp_path / "elsewhere"))
+    assert lk.load(tmp_path / "elsewhere").ledger.head == lk.Ledger(ledger).head
 
 
 def test_a_delta_that_allows_a_whole_row_needs_force(here: Path, tmp_path: Path, capsys: Any) -> None:

@@ -17,10 +17,10 @@ from scipy import stats
 
 import lowkey as lk
 from lowkey.data.calendar import Calendar
-from lowkey.errors import InputError, LedgerError, PlanError
+from lowkey.errors import LedgerError, PlanError
 from lowkey.kernels.bias import ItemCounts
-from lowkey.methods.streamed import KeptPosts
 from lowkey.privacy.accounting import gaussian_epsilon
+from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.noise import NoiseSource, SeededNoise
 
@@ -155,7 +155,7 @@ CRASH = """
 import os, sys
 sys.path[:0] = [sys.argv[3]]
 import test_stream as t
-from lowkey.methods.streamed import KeptPosts
+from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
 place = sys.argv[2]
 if place == "before":
@@ -217,7 +217,7 @@ def test_methods_whose_sums_follow_posts_are_refused(tmp_path: Path) -> None:
         lk.Stream(tmp_path / "a", lk.DPBias(4.0, 1e-6), ratings, CALENDAR, T)
     posts = KeptPosts(tmp_path)
     posts.keep(3, "item_counts", "one", np.zeros(2))
-    with pytest.raises(InputError, match="another sum"):
+    with pytest.raises(LedgerError, match="another sum"):
         posts.find(3, "item_counts", "two")
 
 

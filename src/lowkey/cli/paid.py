@@ -1,0 +1,124 @@
+"""Public room: what a release has paid for is kept until its folder is written, and `--resume` goes on from there.
+
+It lies beside the ledger, or beside ``--out`` where there is none, in a folder of its owner's alone: the noisy sums, as
+they were posted, and the ledger, if it has no other place. Its name is made from all options that the sums depend on, so
+that an order finds its own posts and no others. It is gone when the release is there, and when nothing was paid.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lowkey import __version__
+from lowkey.cli.screen import Screen
+from lowkey.cli.training import OWN_LEDGER, Order
+from lowkey.errors import LowkeyError, refuse
+from lowkey.privacy.kept import KeptPosts
+from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.plan import Plan
+from lowkey.privacy.price import at_most
+
+LOCK = "lock"
+
+
+@contextmanager
+def paid_folder(order: Order, plans: list[Plan], out: Path, resume: bool, screen: Screen) -> Generator[Path]:
+    """The folder to keep posts in, locked. Whatever ends the fit early, its owner is told what was paid and is kept."""
+    place = (out.absolute().parent / "lowkey") if order.ledger is None else order.ledger.absolute()
+    folder, lock = _found(place.with_name(f"{place.name}.paid-{_fingerprint(order)}"), resume)
+    try:
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException as error:
+        told = _told(folder, order, plans)
+        if not told:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif isinstance(error, LowkeyError):
+            raise type(error)(what=error.what, got=error.got, needed=error.needed, try_=f"{error.try_}. {told}") from None
+        else:
+            screen.err.print(f"lowkey: {told}.", markup=False, soft_wrap=True)
+        raise
+    finally:
+        os.close(lock)
+
+
+def _found(base: Path, resume: bool) -> tuple[Path, int]:
+    """A folder of this name that nobody is at: with posts to go on with, or a new one."""
+    for number in itertools.count(1):
+        folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        if resume and not folder.exists():
+            refuse(
+                "--resume",
+                got=f"no posts that were paid with these options beside {base.parent}",
+                needed="the same options and the same ledger, or the same folder for --out",
+                try_="leaving it out",
+            )
+        lock = _locked(folder)
+        if lock is None:
+            continue
+        paid = _has_posts(folder)
+        if paid == resume:
+            return folder, lock
+        os.close(lock)
+        if not paid:
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        refuse(
+            "the same release was begun before and cut off",
+            got=f"posts that are paid for, in {folder}",
+            needed="a decision",
+            try_=f"--resume to go on with them, or rm -r {folder} to give them up and pay again",
+        )
+    raise AssertionError
+
+
+def _locked(folder: Path) -> int | None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), os.stat(folder / LOCK)):
+            return lock
+    except OSError:  # somebody is at it, or has just removed it
+        pass
+    os.close(lock)
+    return None
+
+
+def _has_posts(folder: Path) -> bool:
+    """Posts, or reservations on its own ledger: those count though their posts were lost."""
+    return bool(KeptPosts(folder).seqs()) or ((folder / OWN_LEDGER).exists() and bool(Ledger(folder / OWN_LEDGER).spent()))
+
+
+def _told(folder: Path, order: Order, plans: list[Plan]) -> str:
+    """What was spent, and where it is; nothing, if that is so."""
+    path = order.ledger if order.ledger is not None else folder / OWN_LEDGER
+    if not path.exists() or not _has_posts(folder):
+        return ""
+    ledger = Ledger(path)
+    spent = ledger.price(ledger.total[1] if ledger.total else order.delta).epsilon
+    planned = sum(line.times for plan in plans for line in plan.lines)
+    return (
+        f"Of {planned} posts {len(KeptPosts(folder).seqs())} are paid and kept in {folder} (the ledger stands at epsilon = "
+        f"{at_most(spent, 4)}): the same command with --resume goes on, and pays for none of them again"
+    )
+
+
+def _fingerprint(order: Order) -> str:
+    """Of everything public that the sums and the model depend on."""
+    table = order.table
+    ids = "" if order.items is None else "\n".join(map(str, order.domain().item_ids.to_pylist()))
+    facts = [
+        __version__, table.file.name, table.user, table.item, table.rating, table.scale, table.duplicates,
+        table.unknown_items, order.epsilon, order.delta, order.adjacency, order.goal, order.method, order.parameters,
+        order.expected_users, [plan.to_json() for plan in order.plans()], ids,
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
