@@ -21,7 +21,7 @@ SEED = os.environ.get("LOWKEY_TEST_SEED", "0")
 SPARK_TESTS = ("test_spark.py", "test_engines_agree.py")
 
 # The table of estimators and the harness are plain modules that several folders of tests import.
-for folder in ("conformance", "privacy", "web", "serve", "unit/release"):
+for folder in ("conformance", "privacy", "web", "serve", "unit/release", "hostile"):
     sys.path.insert(0, str(Path(__file__).parent / "tests" / folder))
 
 # Compilation by numba makes the first example slow; an example that fails is printed with what reproduces it.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 
-from lowkey.errors import InputError, LedgerError
-from lowkey.privacy.chain import Head, Record
+from lowkey.errors import InputError, LedgerError, LowkeyError
+from lowkey.privacy.chain import Head, Record, broken
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import Price, price
@@ -17,16 +19,74 @@ ODOMETER = (
 )
 
 
+class Reading:
+    """What lines say, read one after the other: a ledger of thousands of posts is not read again for the next."""
+
+    def __init__(self) -> None:
+        self.last: Record | None = None
+        self.count = 0
+        self.total: tuple[float, float] | None = None
+        self.plans: list[Plan] = []
+        self.spent: list[Line] = []
+        self.posts: Counter[Line] = Counter()
+
+    def follows(self, records: list[Record]) -> bool:
+        return self.count == 0 or (self.count <= len(records) and records[self.count - 1] is self.last)
+
+    def take(self, record: Record) -> None:
+        """One more line. What no writer of ours writes is refused, whatever it is."""
+        try:
+            self._take(record)
+        except LowkeyError:
+            raise
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, AssertionError, RecursionError):
+            raise broken(f"line {self.count + 1} can't be understood") from None
+        self.last, self.count = record, self.count + 1
+
+    def _take(self, record: Record) -> None:
+        match record["kind"]:
+            case "open" | "total":
+                self.total = None if record["total"] is None else (float(record["total"][0]), float(record["total"][1]))
+            case "plan":
+                self.plans.append(Plan.from_json(record["plan"]))
+            case "reserve":
+                line = Line.from_json(record["line"])
+                self.spent.append(line)
+                self.posts[line] += 1
+            case "part":
+                self._expect(record, stream=str, name=str, release=int)
+            case "commit":
+                self._expect(record, reservation=int, sha256=str)
+                if not 0 <= record["reservation"] < self.count:
+                    raise ValueError
+            case _:
+                raise ValueError
+        if record["kind"] in ("reserve", "part"):
+            self._expect(record, noise_is_private=bool, statistic=dict)
+
+    @staticmethod
+    def _expect(record: Record, **kinds: type) -> None:
+        if any(type(record[name]) is not kind for name, kind in kinds.items()):
+            raise TypeError
+
+
 class Book:
     """The lines of a ledger, read: nothing here writes."""
 
     records: list[Record]
+    _reading: Reading | None = None
+
+    def _read(self) -> Reading:
+        if self._reading is None or not self._reading.follows(self.records):
+            self._reading = Reading()
+        for record in self.records[self._reading.count :]:
+            self._reading.take(record)
+        return self._reading
 
     @property
     def total(self) -> tuple[float, float] | None:
         """The (epsilon, delta) that all posts together may not exceed, or None."""
-        total = next((r["total"] for r in reversed(self.records) if r["kind"] in ("total", "open")), None)
-        return None if total is None else (total[0], total[1])
+        return self._read().total
 
     @property
     def head(self) -> str:
@@ -40,14 +100,16 @@ class Book:
 
     # What has been spent ---------------------------------------------------------------------------------------------
     def plans(self) -> list[Plan]:
-        return [Plan.from_json(r["plan"]) for r in self.records if r["kind"] == "plan"]
+        return list(self._read().plans)
 
     def spent(self) -> list[Line]:
         """Every post that was reserved, as one line each."""
-        return [Line.from_json(r["line"]) for r in self.records if r["kind"] == "reserve"]
+        return list(self._read().spent)
 
     def price(self, delta: float, more: tuple[Line, ...] = ()) -> Price:
-        return price((*self.spent(), *more), delta)
+        """Of all posts, those that are alike taken together, and of ``more``."""
+        posts = self._read().posts
+        return price((*(replace(line, times=line.times * count) for line, count in posts.items()), *more), delta)
 
     def guarantee(self, delta: float | None = None) -> Guarantee:
         """What holds for everyone in the data, for all posts on this ledger together."""

@@ -13,14 +13,12 @@ from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.kinds import mechanism_from_json
 from lowkey.privacy.mechanisms import Gaussian, Mechanism, NoNoise
 from lowkey.privacy.noise import log_ratio
-from lowkey.privacy.price import Price, price
+from lowkey.privacy.price import MOST_POSTS, Price, price
 from lowkey.privacy.stream import Schedule
 from lowkey.privacy.sums import Adjacency
 from lowkey.privacy.unit import USER, Unit
 
-# What a line read from a file may say, at the most: above it, adding up would take time or memory without bound.
-MOST_POSTS = 10**6
-MOST_NUMBERS = 2**50
+MOST_NUMBERS = 2**50  # of one post, as a line read from a file may say
 
 # Of these, 0.1 wrote "user" where only the values of a user are hidden.
 VALUES_ONLY = ("DPOneBit", "OneBit")
@@ -47,14 +45,11 @@ class Line:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Line:
+        if not (isinstance(fields["name"], str) and isinstance(fields.get("note", ""), str)):
+            raise _misread("a name that is no text", "texts")
         for name, most in (("times", MOST_POSTS), ("size", MOST_NUMBERS)):
             if type(fields[name]) is not int or not 1 <= fields[name] <= most:
-                raise LedgerError(
-                    what="a line of a plan",
-                    got=f"a number of {name!r} that no plan has",
-                    needed=f"a whole number from 1 to {most}",
-                    try_="the ledger as it was written",
-                )
+                raise _misread(f"a number of {name!r} that no plan has", f"a whole number from 1 to {most}")
         parsed: dict[str, Any] = {**fields, "mechanism": mechanism_from_json(fields["mechanism"])}
         return cls(**parsed)
 
@@ -182,7 +177,18 @@ class Plan:
         if "schedule" in fields:
             parsed["schedule"] = Schedule.from_json(fields["schedule"])
         parsed["public"], parsed["caveats"] = tuple(fields["public"]), tuple(fields["caveats"])
-        return cls(**parsed)
+        plan = cls(**parsed)
+        if not all(isinstance(text, str) for text in (fields["method"], *fields["public"], *fields["caveats"])):
+            raise _misread("words that are no text", "texts")
+        if not (type(plan.delta) in (int, float) and 0.0 <= plan.delta < 1.0 and type(plan.sound) is bool):
+            raise _misread("a delta that is none", "a number from 0 to 1")
+        if not isinstance(fields.get("settings", {}), dict):
+            raise _misread("settings of another kind", "names and values")
+        return plan
+
+
+def _misread(got: str, needed: str) -> LedgerError:
+    return LedgerError(what="a line of a plan", got=got, needed=needed, try_="the ledger as it was written")
 
 
 def check_epsilon_delta(epsilon: float, delta: float) -> None:

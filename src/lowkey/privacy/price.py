@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from scipy.special import ndtr, ndtri  # pyright: ignore[reportMissingTypeStubs]
 
 from lowkey.errors import PlanError
-from lowkey.privacy.gaussian import gaussian_epsilon, total_mu
+from lowkey.privacy.gaussian import gaussian_epsilon, rounded_up, total_mu
 from lowkey.privacy.noise import log_ratio
 
 if TYPE_CHECKING:
     from lowkey.privacy.plan import Line
 
+MOST_POSTS = 10**6  # on one ledger: above it, adding up would take time or memory without bound
 ROUNDING = 1.0 + 1e-12  # of the normal distribution's functions
 
 
@@ -96,7 +97,11 @@ def price(lines: Iterable[Line], delta: float) -> Price:
                 needed="a mu or an epsilon above 0",
                 try_="leaving the post out, if it really tells nothing",
             )
-    mu = total_mu(line.mechanism.mu * math.sqrt(line.times) for line in lines)
+    if sum(line.times for line in lines) > MOST_POSTS:
+        raise PlanError(
+            what="posts without end", got="more than are ever made", needed=f"at most {MOST_POSTS}", try_="fewer of them"
+        )
+    mu = total_mu(_mu_of_many(line.mechanism.mu, line.times) for line in lines)
     if not lines or math.isinf(mu):
         return Price(math.inf if lines else 0.0, delta, mu)
     slack = log_ratio(sum(line.times * line.size for line in lines), mu)
@@ -111,6 +116,11 @@ def price(lines: Iterable[Line], delta: float) -> Price:
         )
     pure = [epsilon for line in lines for _ in range(line.times) if (epsilon := line.mechanism.epsilon) > 0.0]
     return Price(_epsilon(mu, pure, left) + 2.0 * slack, delta, mu, not pure, own_delta, slack)
+
+
+def _mu_of_many(mu: float, times: int) -> float:
+    """The root of ``times`` squares, rounded up: the square root and the product are off by half a unit each."""
+    return mu if times == 1 else rounded_up(rounded_up(mu * math.sqrt(times)))
 
 
 def _epsilon(mu: float, pure: list[float], delta: float) -> float:

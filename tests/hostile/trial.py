@@ -1,0 +1,111 @@
+"""One hostile input in a process of its own: how it ended, how long it took, how much memory it had, what was said.
+
+The process is forked, so that nothing is imported twice. It has 10 seconds and 4 GB to live in; more than 1 GB, counting what
+the tests have loaded before, is a fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lowkey.errors import LowkeyError
+
+SECONDS, MEGABYTES, ROOM = 10, 1000, 4 << 30
+FINE, REFUSED, UNEXPECTED = "fine", "refused", "unexpected"
+
+
+@dataclass(frozen=True)
+class Trial:
+    how: str  # fine, refused, unexpected, or what ended it
+    said: str
+    seconds: float
+    megabytes: float
+
+    def faults(self, private: Iterable[str] = ()) -> list[str]:
+        found = [] if self.how in (FINE, REFUSED) else [f"{self.how}: {self.said[-2000:]}"]
+        found += ["too slow"] if self.seconds > SECONDS else []
+        found += ["too much memory"] if self.megabytes > MEGABYTES else []
+        return found + [f"it says {text!r}: {self.said[:500]}" for text in private if text in self.said]
+
+
+def attempt(call: Callable[[], Any]) -> Trial:
+    """``call`` in a child; what it returns, or what its exception says, is its last word."""
+    reading, writing = os.pipe()
+    begun = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            with os.fdopen(writing, "w") as out:
+                json.dump(_inside(call), out)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        text = answer.read()
+    _, status, usage = os.wait4(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    how, said = json.loads(text) if text else ("hang" if code == -signal.SIGALRM else f"ended with {code}", "")
+    return Trial(how, said, time.monotonic() - begun, usage.ru_maxrss / 1024)
+
+
+def _inside(call: Callable[[], Any]) -> tuple[str, str]:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends a process even inside compiled code
+    signal.alarm(SECONDS)
+    held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (held + ROOM, held + ROOM))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            how, said = FINE, str(call())
+        except LowkeyError as error:
+            how = UNEXPECTED if "unexpected" in error.got else REFUSED
+            said = words_of(error)
+        except BaseException as error:  # a panic of a library below is no Exception
+            how, said = UNEXPECTED, words_of(error) + "".join(traceback.format_exception(error))
+    signal.alarm(0)
+    return how, said + "".join(str(warning.message) for warning in caught)
+
+
+def words_of(error: BaseException) -> str:
+    """Everything that a log could show of an exception and of those behind it."""
+    seen, said = [error], ""
+    for link in seen:
+        said += f"{link} {link!r} {link.args!r} {vars(link)} {getattr(link, '__notes__', '')}\n"
+        seen += [chained for chained in (link.__cause__, link.__context__) if chained is not None]
+    return said
+
+
+@dataclass
+class Tally:
+    """Many trials, for people."""
+
+    of: str
+    ended: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    largest: float = 0.0
+    begun: float = field(default_factory=time.monotonic)
+
+    def add(self, trial: Trial) -> Trial:
+        self.ended[trial.how] += 1
+        self.slowest, self.largest = max(self.slowest, trial.seconds), max(self.largest, trial.megabytes)
+        return trial
+
+    def __str__(self) -> str:
+        ended = ", ".join(f"{count} {how}" for how, count in sorted(self.ended.items()))
+        return (
+            f"\n{self.ended.total()} {self.of}: {ended}; the slowest took {self.slowest:.1f} s, the largest "
+            f"{self.largest:.0f} MB, all of them {time.monotonic() - self.begun:.0f} s"
+        )
