@@ -29,6 +29,7 @@ from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.plan import Line, Plan
+from lowkey.privacy.price import price
 from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
 
 STATISTIC = Statistic("sums", (3,), Grid(-26), Sensitivity.of_vectors(1.0), 1 << 26)
@@ -492,3 +493,20 @@ def test_one_plan_for_which_no_epsilon_holds_leaves_none() -> None:
     ledger.commit(reserve(ledger), "ab" * 32)
     assert ledger.guarantee().epsilon == np.inf
     assert ledger.guarantee().sentence().startswith("NOT PRIVATE")
+
+
+def test_a_reservation_does_not_read_what_was_read_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The three-hundredth post takes no longer than the third: lines are read once, and posts that are alike summed."""
+    ledger = Ledger(tmp_path / "ledger.jsonl", total=(1000.0, 1e-6))
+    ledger.add_plan(PLAN)
+    for _ in range(300):
+        reserve(ledger)
+    read: list[Any] = []
+    real = Line.from_json
+    monkeypatch.setattr(Line, "from_json", lambda fields: [read.append(fields), real(fields)][1])
+    reserve(ledger)
+    assert len(read) <= 2
+    assert len(ledger.spent()) == 301
+    one = ledger.price(1e-6).epsilon
+    assert one == pytest.approx(price(ledger.spent(), 1e-6).epsilon, rel=1e-12)  # as one by one
+    assert Ledger(tmp_path / "ledger.jsonl").price(1e-6).epsilon == one

@@ -138,8 +138,8 @@ def _complain(text: str) -> None:
     print(f"lowkey: {printable(text)}", file=sys.stderr)
 
 
-# By default these end Python at once, and private rows would stay on disk until the next run. SIGKILL can't be caught:
-# what it leaves has mode 0700, and the next run in the same place removes it (data/scratch.py).
+# By default these end Python at once, and a release that is half written would stay. (Private rows on disk have no name and
+# go with the process, however it ends: data/scratch.py.)
 TIDY = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF")
 
 

@@ -51,7 +51,7 @@ OutOfCore = Annotated[
     ),
 ]
 Scratch = Annotated[
-    Path | None, typer.Option(help="Where that folder is made [default: next to the file].", show_default=False)
+    Path | None, typer.Option(help="Where these are kept meanwhile [default: next to the file].", show_default=False)
 ]
 Delta = Annotated[
     float | None,

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from lowkey.data.columns import ColumnNames
+from lowkey.data.decoded import check_footer
 from lowkey.data.formats import check_present, mixed_files, parquet_files, unreadable_parquet
 from lowkey.data.ids import is_text, plain_values
 from lowkey.errors import refuse, without_values
@@ -68,6 +69,7 @@ class ParquetBatches:
     def _footer(self, file: Path) -> tuple[int, Any]:
         with pyarrow.parquet.ParquetFile(file) as parquet:
             schema = parquet.schema_arrow
+            check_footer(file, parquet.metadata)
             check_present(self.names.as_list(), schema.names, sure_header=True)
             fields = [pa.field(name, plain_values(schema.field(name).type)) for name in self.names.as_list()]
             return parquet.metadata.num_rows, pa.schema(fields)

@@ -11,8 +11,6 @@ users come out in the order of their keys; nothing depends on the number of buck
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +35,7 @@ from lowkey.data.scratch import Scratch
 from lowkey.data.stored import StoredRows, write_part
 
 BUCKET_ROWS = 1 << 22  # sorting a bucket takes about 60 bytes a row
-MOST_BUCKETS = 512  # files open at the same time
+MOST_BUCKETS = 512
 Progress = Callable[[float], None]  # the part that is done, 0 to 1
 
 # A user is two keys, 128 bits together: rows of two people whose first keys collide must not be taken for one person's.
@@ -51,52 +49,50 @@ class ExternalSort:
         self.scratch, self.names, self.scale, self.duplicates = scratch, names, scale, duplicates
         self.bits = bucket_bits(n_rows)
         self.known = False  # whether any item had a place
+        self._dealt = Scratch(scratch.place)  # the unsorted copy: batch by batch, each in the order of its buckets
+        self._batches: list[tuple[int, npt.NDArray[np.int64]]] = []  # where a batch is, and where its buckets end
 
     def deal(self, batches: Iterable[tuple[Any, npt.NDArray[np.int32], npt.NDArray[np.float32] | None]]) -> None:
         """First pass. A batch is the column of users, the items and the values."""
-        empty = True
-        with ExitStack() as stack:
-            files = [stack.enter_context(open(self._bucket(at), "wb")) for at in range(1 << self.bits)]
-            for users, items, values in batches:
-                empty = False
-                self.known = self.known or bool(items.max() >= 0)
-                self._append(files, _records(users, items, values))
-        if empty:
+        for users, items, values in batches:
+            self.known = self.known or bool(items.max() >= 0)
+            self._append(_records(users, items, values))
+        if not self._batches:
             refuse_no_rows()
 
     def parts(self, renumber: npt.NDArray[np.int32] | None, progress: Progress) -> StoredRows:
         """Second pass. `renumber` gives items their final numbers, if the first ones were for the time being."""
-        written: list[Path] = []
+        written: list[int] = []
         for at in range(1 << self.bits):
-            bucket = self._bucket(at)
-            records = np.fromfile(bucket, RECORD)
-            bucket.unlink()
+            records = self._bucket(at)
             if len(records):
-                written.append(bucket.with_suffix(".part"))
-                self._write(written[-1], records, renumber)
+                written.append(self._write(records, renumber))
             progress((at + 1) / (1 << self.bits))
+        self._dealt.close()
         return StoredRows(self.scratch, written)
 
-    def _bucket(self, at: int) -> Path:
-        return self.scratch.path / f"{at:04d}.bucket"
+    def _bucket(self, at: int) -> npt.NDArray[Any]:
+        spans = [(where, int(ends[at - 1]) if at else 0, int(ends[at])) for where, ends in self._batches]
+        records, filled = np.empty(sum(b - a for _, a, b in spans), RECORD), 0
+        for where, a, b in spans:
+            self._dealt.read(where + RECORD.itemsize * a, records[filled : filled + b - a])
+            filled += b - a
+        return records
 
-    def _append(self, files: list[Any], records: npt.NDArray[Any]) -> None:
+    def _append(self, records: npt.NDArray[Any]) -> None:
         # shifted twice, as a shift by all 64 bits is not defined
         where = (records["key"] >> np.uint64(1) >> np.uint64(63 - self.bits)).astype(np.uint16)
         order = np.argsort(where, kind="stable")  # of 16 bits, by radix; stable keeps the order of a user's rows
-        ends = np.cumsum(np.bincount(where, minlength=len(files)))
-        dealt, begin = records[order], 0
-        for file, end in zip(files, ends, strict=True):
-            file.write(dealt[begin:end].view(np.uint8).data)
-            begin = end
+        ends = np.cumsum(np.bincount(where, minlength=1 << self.bits))
+        self._batches.append((self._dealt.append([records[order]]), ends))
 
-    def _write(self, file: Path, records: npt.NDArray[Any], renumber: npt.NDArray[np.int32] | None) -> None:
+    def _write(self, records: npt.NDArray[Any], renumber: npt.NDArray[np.int32] | None) -> int:
         codes, keys = _users(records)
         items = records["item"] if renumber is None else renumber[records["item"]]
         values = None if self.names.rating is None else np.ascontiguousarray(records["value"])
         ranks = np.arange(len(keys), dtype=np.int32)
         rows = group_by_user(codes, ranks, np.ascontiguousarray(items), values, len(keys))
-        write_part(file, *settle(rows, self.scale, self.names, self.duplicates), keys)
+        return write_part(self.scratch, *settle(rows, self.scale, self.names, self.duplicates), keys)
 
 
 def stored_rows(

@@ -16,11 +16,11 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from lowkey.data.columns import EXCHANGED, ColumnNames
+from lowkey.data.decoded import COMPRESSED, check_footer, text_source
 from lowkey.data.ids import is_text
 from lowkey.errors import InputError, refuse, without_values
 
 MOVIELENS_COLUMNS = ("userId", "movieId", "rating", "timestamp")
-COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 _TEXT_IDS = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -93,8 +93,8 @@ def read_columns(path: Path, format: str, names: ColumnNames, item_kind: pa.Data
 def check_present(asked: list[str], existing: list[str], *, sure_header: bool) -> None:
     """Refuse missing columns, with a list of those there are.
 
-    In a file without a header the "names" are somebody's row. So text files and frames get the list only if one of
-    the names asked for is there, which shows that the names are names.
+    In a file without a header the "names" are somebody's row, and in a damaged one some of them are. So of text files and
+    frames only those names are shown that were asked for.
     """
     missing = [name for name in asked if name not in existing]
     twice = [name for name in asked if existing.count(name) > 1]
@@ -103,9 +103,11 @@ def check_present(asked: list[str], existing: list[str], *, sure_header: bool) -
     if not missing:
         return
     needed = "the names as the data has them"
-    if sure_header or len(missing) < len(asked):
-        listed = ", ".join(repr(name) for name in existing)
+    listed = ", ".join(repr(name) for name in existing if sure_header or name in asked)
+    if sure_header:
         refuse("columns", got=f"no {missing[0]!r} among {listed}", needed=needed, try_="one of those")
+    if listed:
+        refuse("columns", got=f"no {missing[0]!r} beside {listed}", needed=needed, try_="a look at the first line")
     look = "a look at the first line: there may be no header, or another delimiter"
     refuse("columns", got="none of the names asked for", needed=needed, try_=look)
 
@@ -152,6 +154,7 @@ def _read_parquet(path: Path, names: ColumnNames) -> dict[str, Any]:
 def _read_one_parquet(file: Path, names: ColumnNames) -> pa.Table:
     with pyarrow.parquet.ParquetFile(file) as parquet:
         schema = parquet.schema_arrow
+        check_footer(file, parquet.metadata)
     check_present(names.as_list(), schema.names, sure_header=True)
     text = [name for name in (names.user, names.item) if is_text(schema.field(name).type)]
     with pyarrow.parquet.ParquetFile(file, read_dictionary=text) as parquet:
@@ -179,7 +182,7 @@ def _parse_text(path: Path, layout: TextFormat, types: dict[str, pa.DataType]) -
     if layout.columns is not None:  # Arrow wants a name for the empty columns as well
         columns = [name or f"empty {at}" for at, name in enumerate(layout.columns)]
     return pyarrow.csv.read_csv(
-        path,
+        text_source(path),
         read_options=pyarrow.csv.ReadOptions(column_names=columns),
         parse_options=pyarrow.csv.ParseOptions(delimiter=layout.delimiter, quote_char='"' if layout.quotes else False),
         convert_options=pyarrow.csv.ConvertOptions(
@@ -207,8 +210,7 @@ def _stored_names(path: Path, layout: TextFormat, names: ColumnNames) -> dict[st
         refuse(f"file {path.name!r}", got="an empty file", needed="a header and rows", try_="another file")
     bare = [name.partition(":")[0] for name in header] if layout.typed_header else header
     spelled = header if any(name in header for name in names.as_list()) else bare
-    sure_header = layout.typed_header and all(":" in name for name in header)
-    check_present(names.as_list(), spelled, sure_header=sure_header)
+    check_present(names.as_list(), spelled, sure_header=False)
     return {name: header[spelled.index(name)] for name in names.as_list()}
 
 

@@ -53,7 +53,7 @@ def read_ratings(
     without the type). Text formats may be compressed (.gz, .zst, .bz2). `duplicates` says what becomes of a pair
     of user and item that occurs again: error, last (the later row), mean or sum.
 
-    `out_of_core` keeps the rows of a Parquet file on disk, sorted by user, in a private folder that is removed when the
+    `out_of_core` keeps the rows of a Parquet file on disk, sorted by user, in a file without a name that is gone when the
     ratings are let go of; `scratch` says in which place (else next to the file), `progress` is told the part done. By
     default that is done for files that would take more than half of the memory. It changes no result.
     """

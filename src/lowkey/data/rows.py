@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lowkey.data.assemble import read_only, tidy_rows
+from lowkey.data.scratch import Scratch
 from lowkey.errors import refuse
 from lowkey.privacy.closed import Closed
 
@@ -51,8 +51,8 @@ class Rows(Closed):
         joined: list[Any] = [np.concatenate([*empty, *(b[at] for b in blocks)]) for at, empty in enumerate(none, 1)]
         return Block(read_only(np.cumsum(counts)), *map(read_only, joined))
 
-    def state_folder(self) -> Path | None:
-        """A new folder for what these users keep between passes, None where that is held in memory."""
+    def scratch_for_state(self) -> Scratch | None:
+        """Room on disk for what these users keep between passes, None where that is held in memory."""
         return None
 
     def _public_facts(self) -> str:

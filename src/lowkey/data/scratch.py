@@ -1,59 +1,73 @@
-"""Vault room: a folder for private rows that do not fit in memory: its owner's alone, and gone afterwards.
+"""Vault room: disk for private rows that do not fit in memory: a file without a name.
 
-It has mode 0700, lies next to the data (where such data may lie already) unless the caller names another place, and is
-removed when the rows are let go of, at the latest when the process ends. A process that is killed cannot tidy up: what it
-left is removed by the next one that works in the same place, which knows it by a lock that nobody holds.
+It is made in a place next to the data (where such data may lie already) unless the caller names another, and has no name
+from the first byte on. So there is nothing to tidy up: when the rows are let go of, and when the process ends or is killed,
+however, the operating system has the space back. (What a loss of power leaves is free space that was not wiped.)
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import tempfile
-import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lowkey.errors import InputError
 
-PREFIX = ".lowkey-scratch-"
-LOCK = "lock"
-
 
 class Scratch:
-    """A private folder at `path`. `place` is the folder in which it is made."""
+    """Arrays in a nameless file in the folder ``place``, one after the other. Reading is safe among threads and forks."""
 
     def __init__(self, place: Path) -> None:
-        remove_leftovers(place)
+        self.place, self._end = place, 0
         try:
-            made = Path(tempfile.mkdtemp(prefix=".lowkey-new-", dir=place))  # mode 0700
+            # Held for as long as the rows are. Mode 0600 until it is nameless.
+            self._file = tempfile.TemporaryFile(buffering=0, prefix=".lowkey-", dir=place)  # noqa: SIM115
         except OSError as error:
             raise InputError(
-                what=f"scratch folder in {str(place)!r}",
+                what=f"scratch file in {str(place)!r}",
                 got=error.strerror or type(error).__name__,
                 needed="a place on disk where private rows may be written for the time of the fit",
                 try_="scratch='/a/private/disk'",
             ) from None
-        # Locked before it has its name: whoever sees the name finds the lock held.
-        self._lock = os.open(made / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = made.rename(made.with_name(made.name.replace(".lowkey-new-", PREFIX)))
-        self._remove = weakref.finalize(self, _remove, self.path, self._lock, os.getpid())
 
-    def remove(self) -> None:
+    def append(self, arrays: Iterable[NDArray[Any]]) -> int:
+        """Write arrays; returns where the first one begins."""
+        begin = self._end
+        for array in arrays:
+            data = memoryview(array.reshape(-1).view(np.uint8).data)
+            while data:
+                written = os.pwrite(self._file.fileno(), data, self._end)
+                data, self._end = data[written:], self._end + written
+        return begin
+
+    def read(self, at: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Fill an array from a place on."""
+        rest = memoryview(out.reshape(-1).view(np.uint8).data)
+        while rest:  # preadv lets go of Python's lock: the next part is read while this one is in use
+            count = os.preadv(self._file.fileno(), [rest], at)
+            if count == 0:
+                raise OSError("the scratch file is shorter than it was written")
+            rest, at = rest[count:], at + count
+        return out
+
+    def close(self) -> None:
         """Now, rather than when nobody needs it any more."""
-        self._remove()
+        self._file.close()
 
 
 @contextmanager
 def kept_if_done(scratch: Scratch) -> Generator[Scratch]:
-    """Removed at once if what fills it fails or is interrupted."""
+    """Given back at once if what fills it fails or is interrupted."""
     try:
         yield scratch
     except BaseException:
-        scratch.remove()
+        scratch.close()
         raise
 
 
@@ -63,25 +77,3 @@ def scratch_place(asked: str | Path | None, data: Path) -> Path:
     if asked is not None:
         return Path(asked)
     return beside if os.access(beside, os.W_OK) else Path(tempfile.gettempdir())
-
-
-def remove_leftovers(place: Path) -> None:
-    """Folders of processes that died."""
-    for folder in place.glob(f"{PREFIX}*"):
-        try:
-            lock = os.open(folder / LOCK, os.O_RDWR)
-        except OSError:
-            continue  # somebody else's, or just being removed
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            pass  # in use
-        finally:
-            os.close(lock)
-
-
-def _remove(path: Path, lock: int, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child has the folder too, and must leave it
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(lock)

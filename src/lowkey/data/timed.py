@@ -10,6 +10,7 @@ in no cohort any more.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ from lowkey.data.columns import (
     read_values,
     tidy_columns,
 )
+from lowkey.data.decoded import check_footer
 from lowkey.data.domain import Domain
-from lowkey.data.formats import check_present, existing_path, format_of
+from lowkey.data.formats import check_present, existing_path, format_of, unreadable_parquet
 from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import frame_columns
@@ -79,8 +81,8 @@ class TimedRatings(Closed):
         if format_of(file, None) != "parquet":
             refuse("ratings with times", got="another format", needed="Parquet", try_="a .parquet file, or from_frame")
         names = [name for name in columns.values() if name is not None]
-        check_present(names, pyarrow.parquet.read_schema(file).names, sure_header=True)
-        return cls.from_frame(pyarrow.parquet.read_table(file, columns=names), domain, **columns)
+        table = without_values(lambda: _read(file, names), unreadable_parquet(file))
+        return cls.from_frame(table, domain, **columns)
 
     @classmethod
     def _of(cls, table: Any, names: ColumnNames, domain: Domain, times: Ints, unknown_items: str) -> TimedRatings:
@@ -132,6 +134,13 @@ class TimedRatings(Closed):
 
     def _public_facts(self) -> str:
         return f"{self._domain.n_items} items, {self._domain.scale}, with times"
+
+
+def _read(file: Path, names: list[str]) -> pa.Table:
+    with pyarrow.parquet.ParquetFile(file) as parquet:
+        check_footer(file, parquet.metadata)
+        check_present(names, parquet.schema_arrow.names, sure_header=True)
+        return parquet.read(columns=names)
 
 
 def _times(column: pa.ChunkedArray, name: str) -> Ints:

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-import shutil
-import weakref
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import get_num_threads
 
 from lowkey.data.ratings import Ratings
+from lowkey.data.scratch import Scratch
 from lowkey.engines.base import Engine, block_users, check_kept, kernel_threads, no_sums
 from lowkey.errors import ClosedError, InputError
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.sums import Unreleased
 
 
+class OnDisk(NamedTuple):
+    """Where an array is in a scratch file."""
+
+    at: int
+    kind: Any
+    shape: tuple[int, ...]
+
+
 class LocalState:
     """What the users keep between passes, one entry per block: closed, and never released.
 
-    With a ``folder`` it is on disk, where the rows are too; it goes when the state is let go of.
+    With a ``scratch`` it is on disk, where the rows are too; it goes when the state is let go of.
     """
 
-    __slots__ = ("__weakref__", "_block_users", "_folder", "_parts")
+    __slots__ = ("_block_users", "_parts", "_scratch")
 
-    def __init__(self, block_users: int, folder: Path | None = None) -> None:
-        self._block_users, self._folder, self._parts = block_users, folder, list[Any]()
-        if folder is not None:
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+    def __init__(self, block_users: int, scratch: Scratch | None = None) -> None:
+        self._block_users, self._scratch, self._parts = block_users, scratch, list[Any]()
 
     def keep(self, part: Any) -> None:
-        if part is not None and self._folder is not None:
-            file = self._folder / f"{len(self._parts)}.npy"
-            np.save(file, part, allow_pickle=False)
-            part = file
+        if part is not None and self._scratch is not None:
+            part = OnDisk(self._scratch.append([np.ascontiguousarray(part)]), part.dtype, part.shape)
         self._parts.append(part)
 
     def of_block(self, i: int, block_users: int) -> Any:
@@ -42,7 +44,10 @@ class LocalState:
             # Blocks of another size would hand users the state of others.
             raise TypeError("passes that share local state need the same block size: give their sums the same peak_units")
         part = self._parts[i]
-        return np.load(part) if isinstance(part, Path) else part
+        if not isinstance(part, OnDisk):
+            return part
+        assert self._scratch is not None
+        return self._scratch.read(part.at, np.empty(part.shape, part.kind))
 
     def __repr__(self) -> str:
         return "LocalState(closed)"
@@ -73,7 +78,7 @@ class LocalEngine(Engine):
     ) -> tuple[dict[str, Unreleased], LocalState]:
         statistics = sweep.statistics
         sums, users = no_sums(statistics), block_users(statistics, self.block_size)
-        state = LocalState(users, data._open_rows().state_folder() if sweep.keeps_state else None)
+        state = LocalState(users, data._open_rows().scratch_for_state() if sweep.keeps_state else None)
         with kernel_threads(self.n_jobs):
             blocks = [data._open_whole()] if sweep.needs_everyone else data._open_blocks(users)
             for i, block in enumerate(blocks):

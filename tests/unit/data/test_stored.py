@@ -1,4 +1,4 @@
-"""Ratings on disk: the same rows as in memory, in a private folder that goes away, read piece by piece."""
+"""Ratings on disk: the same rows as in memory, in files without a name, read piece by piece."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ import lowkey as lk
 from lowkey.cli.main import run
 from lowkey.data import batches, external_sort, stored
 from lowkey.data.readers import read_ratings, read_uncatalogued
-from lowkey.data.scratch import PREFIX, Scratch
 from lowkey.data.synthetic import write_taste
 from lowkey.errors import InputError
 from lowkey.kernels.bias import ItemMeans
@@ -156,10 +155,10 @@ def test_parts_are_read_one_ahead_and_let_go(tmp_path: Path, monkeypatch: pytest
     ratings = read_ratings(written(tmp_path, a_table()), DOMAIN, **COLUMNS, out_of_core=True)
     real, read = stored.read_part, 0
 
-    def counted(file: Path) -> Any:
+    def counted(*part: Any) -> Any:
         nonlocal read
         read += 1
-        return real(file)
+        return real(*part)
 
     monkeypatch.setattr(stored, "read_part", counted)
     ahead = []
@@ -169,19 +168,22 @@ def test_parts_are_read_one_ahead_and_let_go(tmp_path: Path, monkeypatch: pytest
     assert max(ahead) <= 1
 
 
-def folders(place: Path) -> list[Path]:
-    return sorted(place.glob(f"{PREFIX}*"))
+def open_files(place: Path) -> list[os.stat_result]:
+    """What this process has open that was made in a place."""
+    links = [(link, os.readlink(link)) for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)]
+    return [os.stat(link) for link, target in links if target.startswith(str(place))]
 
 
-def test_the_folder_is_the_owners_alone_and_goes_with_the_ratings(tmp_path: Path) -> None:
+def test_the_rows_are_in_a_file_without_a_name_that_goes_with_them(tmp_path: Path) -> None:
     path = written(tmp_path, a_table())
     ratings = read_ratings(path, DOMAIN, **COLUMNS, out_of_core=True)
-    (folder,) = folders(tmp_path)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert not list(folder.glob("*.bucket"))  # the unsorted copy is gone already
+    assert os.listdir(tmp_path) == [path.name]
+    (file,) = open_files(tmp_path)  # and the unsorted copy is gone already
+    assert (file.st_nlink, stat.S_IMODE(file.st_mode) & 0o077) == (0, 0)
+    assert file.st_size > 8 * 900
     del ratings
     gc.collect()
-    assert not folders(tmp_path)
+    assert not open_files(tmp_path)
 
 
 class Counting(Sweep):
@@ -201,20 +203,19 @@ class Counting(Sweep):
 
 def test_what_users_keep_between_passes_is_on_disk_too_and_goes(tmp_path: Path) -> None:
     held, on_disk = both(written(tmp_path, a_table()))
-    (folder,) = folders(tmp_path)
     n_users, local = len(held._open_keys()), None
     for passes in (1, 2, 3):
         sums, local = lk.LocalEngine(1, block_size=5).sweep(Counting(), on_disk, local)
         assert sums["x"]._units is not None
         assert sums["x"]._units[0] == passes * n_users
-        (state,) = folder.glob("state-*")  # the last one alone
-        assert len(list(state.iterdir())) > 8
+        assert len(open_files(tmp_path)) == 2  # the rows and the last state alone
+        assert len(os.listdir(tmp_path)) == 1
     del local
     gc.collect()
-    assert not list(folder.glob("state-*"))
+    assert len(open_files(tmp_path)) == 1
 
 
-def test_the_folder_goes_when_reading_fails(tmp_path: Path) -> None:
+def test_the_file_goes_when_reading_fails(tmp_path: Path) -> None:
     elsewhere = tmp_path / "scratch"
     elsewhere.mkdir()
     table = a_table()
@@ -223,49 +224,36 @@ def test_the_folder_goes_when_reading_fails(tmp_path: Path) -> None:
     path = written(tmp_path, table.set_column(2, "rating", pa.array(ratings)))
     with pytest.raises(InputError, match="outside the range") as refusal:
         read_ratings(path, DOMAIN, **COLUMNS, out_of_core=True, scratch=elsewhere)
-    assert not folders(elsewhere)  # at once, also while somebody looks at the error and its frames
-    assert not folders(tmp_path)
+    assert not os.listdir(elsewhere)
     assert refusal.tb is not None
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    program = (
-        "import os, signal, sys; from pathlib import Path; from lowkey.data.scratch import Scratch\n"
-        "scratch = Scratch(Path(sys.argv[1])); (scratch.path / 'rows').write_text('private')\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)])
+KILLED = """
+import os, signal, sys
+from lowkey.data import external_sort, scratch
+from lowkey.data.readers import read_ratings
+import lowkey as lk
+external_sort.BUCKET_ROWS, calls = 64, [0]
+write = os.pwrite
+def counted(*arguments):
+    calls[0] += 1
+    done = write(*arguments)
+    if calls[0] == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+os.pwrite = counted
+domain = lk.Domain(items=[f"film {i}" for i in range(40)], rating_range=(1.0, 9.0))
+read_ratings(sys.argv[1], domain, user="user", item="item", rating="rating", out_of_core=True)
+"""
+
+
+@pytest.mark.parametrize("at", [1, 9])
+def test_a_kill_leaves_no_row_on_disk(tmp_path: Path, at: int) -> None:
+    """In the unsorted copy and in the parts: what is written has no name that anybody could find it by."""
+    path = written(tmp_path, a_table())
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), str(at)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    (left,) = folders(tmp_path)
-    first = Scratch(tmp_path)
-    assert not left.exists()
-    second = Scratch(tmp_path)  # must not take the first for a leftover
-    assert folders(tmp_path) == sorted([first.path, second.path])
-    second.remove()
-    assert folders(tmp_path) == [first.path]
-
-
-def test_the_folder_goes_when_the_program_is_told_to_end(tmp_path: Path) -> None:
-    program = (
-        "import os, signal, sys; from pathlib import Path\n"
-        "from lowkey.cli import main; from lowkey.data.scratch import Scratch\n"
-        "def run(arguments):\n"
-        "    scratch = Scratch(Path(arguments[0])); print(scratch.path.exists()); os.kill(os.getpid(), signal.SIGTERM)\n"
-        "main.run = run; main.main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, "True\n")
-    assert not folders(tmp_path)
-
-
-def test_a_forked_child_leaves_the_folder(tmp_path: Path) -> None:
-    scratch = Scratch(tmp_path)
-    child = os.fork()
-    if child == 0:
-        scratch.remove()
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert scratch.path.exists()
+    assert os.listdir(tmp_path) == [path.name]
 
 
 BAD = {
@@ -289,7 +277,7 @@ def test_bad_input_is_refused_in_the_same_words(tmp_path: Path, message: str) ->
             read_ratings(path, DOMAIN, **COLUMNS, **options, out_of_core=on_disk)
         said.append(str(refusal.value))
     assert said[0] == said[1]
-    assert not folders(tmp_path)
+    assert len(os.listdir(tmp_path)) == 1
 
 
 def test_only_parquet_is_read_in_pieces(tmp_path: Path) -> None:
@@ -314,7 +302,7 @@ def test_files_that_would_fill_half_the_memory_stay_on_disk(tmp_path: Path, monk
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="scratch folder"):
+    with pytest.raises(InputError, match="scratch file"):
         read_ratings(written(tmp_path, a_table()), DOMAIN, **COLUMNS, out_of_core=True, scratch=tmp_path / "nowhere")
 
 
@@ -334,4 +322,4 @@ def test_the_command_line_releases_from_disk(tmp_path: Path, catalogue: list[str
     release = ["release", str(tmp_path / "r.parquet"), *names, *catalogue, *budget]
     assert run([*release, "--out-of-core", "--out", str(tmp_path / "out")]) == 0
     assert run(["verify", str(tmp_path / "out")]) == 0
-    assert not folders(tmp_path)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
