@@ -20,18 +20,18 @@ from lowkey.data.scratch import Scratch
 class StoredRows(Rows):
     """The parts in a scratch file, in order. `places` (see `over`) is applied as they are read."""
 
-    __slots__ = ("_parts", "_places", "_scratch")
+    __slots__ = ("_begins", "_places", "_scratch")
 
     def __init__(self, scratch: Scratch, parts: list[int], places: npt.NDArray[np.int32] | None = None) -> None:
-        self._scratch, self._parts, self._places = scratch, parts, places
+        self._scratch, self._begins, self._places = scratch, parts, places
 
     def blocks(self, max_users: int) -> Iterator[Block]:
         check_max_users(max_users)
-        for part in read_ahead(self._parts, self._read):
+        for part in read_ahead(self._begins, self._read):
             yield from part.blocks(max_users)
 
     def over(self, places: npt.NDArray[np.int32]) -> StoredRows:
-        return StoredRows(self._scratch, self._parts, places if self._places is None else places[self._places])
+        return StoredRows(self._scratch, self._begins, places if self._places is None else places[self._places])
 
     def scratch_for_state(self) -> Scratch:
         """Beside the rows: as private, and gone as soon, as they are."""
