@@ -26,6 +26,7 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
+from lowkey.data.ids import splitmix64
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
@@ -58,13 +59,13 @@ class ItemEquations(Sweep):
     round: int
     prior: NDArray[np.float64]  # what is expected of each item
     item_weights: NDArray[np.float64]  # 0: the item takes no part
-    rarity: NDArray[np.int64]  # a public order of the items, rarest first, for ``max_ratings``
+    rarity: NDArray[np.int64] | None  # a public order of the items for ``max_ratings``; None: each user draws
     item_factors: NDArray[np.float64]  # columns orthogonal where ``unobserved_weight`` is above 0
     row_bound: float
     offset_reg: float | None  # None: no offset of the user's own
     user_reg: float
     unobserved_weight: float = 0.0
-    max_ratings: int | None = None  # rarest items first; None: all of them, by item weight
+    max_ratings: int | None = None  # rarest items first, or a draw; None: all of them, by item weight
     user_gram_scale: float = 1.0
     misfit_bound: float = 0.0  # 0: no misfits are summed
 
@@ -97,16 +98,16 @@ class ItemEquations(Sweep):
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         weights = np.ascontiguousarray(self.item_weights, np.float64)
         rows = (block.offsets, block.items)
-        rarity = self._order()
+        places = self._places(block)
         roots = np.sqrt(weights)
-        targets, root_scale, row_scale, cutoff = self._row_sides(block, weights, roots, rarity)
+        targets, root_scale, row_scale, cutoff = self._row_sides(block, weights, roots, places)
         factors, misfits = self._factors(block, targets, weights)
         starts, position, _ = users_by_item(*rows, len(weights))
         order, bounds = deal(np.diff(starts), get_num_threads())
         gram, rhs, users, misfit = self.names
         _add_equations(
             *(order, bounds, starts, position, _owners(block.offsets)),
-            *(factors, targets, roots, root_scale, row_scale, rarity, cutoff),
+            *(factors, targets, roots, root_scale, row_scale, places, cutoff),
             *(1.0 / self.row_grid.step, sums[gram], sums[rhs], DGEMM),
         )
         if self.unobserved_weight > 0.0:
@@ -119,17 +120,19 @@ class ItemEquations(Sweep):
             _add_misfits(block.offsets, misfits, self.misfit_bound, FACTOR_GRID.squared.step, sums[misfit])
         return None
 
-    def _order(self) -> NDArray[np.int64]:
-        """The order of the items has no ties, so no draw is needed. Empty: nothing is left out."""
+    def _places(self, block: Block) -> NDArray[np.uint64]:
+        """Per rating where it stands in its user's order: by rarity, else by a hash of user and item. Empty: all count."""
         if self.max_ratings is None or self.max_ratings >= len(self.item_weights):
-            return np.zeros(0, np.int64)
-        return np.ascontiguousarray(self.rarity, np.int64)
+            return np.zeros(0, np.uint64)
+        if self.rarity is not None:
+            return np.ascontiguousarray(self.rarity, np.uint64)[block.items]
+        return splitmix64(block.keys[_owners(block.offsets)] ^ splitmix64(block.items.astype(np.uint64)))
 
-    def _row_sides(self, block: Block, weights: Any, roots: Any, rarity: Any) -> Any:
+    def _row_sides(self, block: Block, weights: Any, roots: Any, places: Any) -> Any:
         has_offset, offset_reg = self.offset_reg is not None, self.offset_reg or 0.0
         cap = 0 if self.max_ratings is None else self.max_ratings
         bounds = (has_offset, offset_reg, self.row_bound, 1.0 / self.row_grid.step, cap)
-        return _row_sides(block.offsets, block.items, block.values, self.prior, weights, roots, rarity, *bounds)
+        return _row_sides(block.offsets, block.items, block.values, self.prior, weights, roots, places, *bounds)
 
     def _factors(self, block: Block, targets: Any, weights: NDArray[np.float64]) -> Any:
         design = np.asarray(self.item_factors, np.float64)
@@ -180,18 +183,18 @@ def _owners(offsets):
 
 @njit(cache=True, error_model="numpy", parallel=True)
 def _row_sides(
-    offsets, items, values, prior, weights, roots, rarity, has_offset, offset_reg, row_bound, per_unit, cap
+    offsets, items, values, prior, weights, roots, places, has_offset, offset_reg, row_bound, per_unit, cap
 ):  # fmt: skip
     """Per entry the target; per user sqrt of what turns item weights into w, what shrinks e, and the last item taken.
 
-    With a cap the user takes the ``cap`` rarest items and the scale is 1/sqrt(cap) at most, so equal weights of 1 are
-    not favoured for a short row; without, the scale brings the weights to norm 1. Both sums that are bounded are then taken
-    again, of the very numbers that ``_add_equations`` multiplies: a user who is beyond a bound there gets the scale 0.
+    With a cap the user takes the first ``cap`` items of the own order and the scale is 1/sqrt(cap) at most, so equal
+    weights of 1 are not favoured for a short row; without, the scale brings the weights to norm 1. Both bounded sums
+    are taken again, of the very numbers that ``_add_equations`` multiplies: who is beyond a bound gets the scale 0.
     """
     n_users = len(offsets) - 1
     targets = np.empty(len(items), np.float32)
     root_scale, row_scale = np.zeros(n_users), np.zeros(n_users)
-    cutoff = np.full(n_users, np.iinfo(np.int64).max)
+    cutoff = np.full(n_users, np.iinfo(np.uint64).max)
     for u in prange(n_users):
         lo, hi = offsets[u], offsets[u + 1]
         offset = 0.0
@@ -201,26 +204,23 @@ def _row_sides(
             offset /= hi - lo + offset_reg
         for p in range(lo, hi):
             targets[p] = np.float32(values[p] - prior[items[p]] - offset)
-        if 0 < cap < hi - lo and len(rarity):
-            places = np.empty(hi - lo, np.int64)
-            for p in range(lo, hi):
-                places[p - lo] = rarity[items[p]]
-            cutoff[u] = np.sort(places)[cap - 1]
+        if 0 < cap < hi - lo and len(places):
+            cutoff[u] = np.sort(places[lo:hi])[cap - 1]
         total = 0.0
         for p in range(lo, hi):
-            if _taken(rarity, items[p], cutoff[u]):
+            if _taken(places, p, cutoff[u]):
                 total += weights[items[p]] ** 2
         total = max(total, float(cap))
         scale = (1.0 - HAIR) / math.sqrt(total) if 0.0 < total < np.inf else 0.0
         squared = 0.0
         for p in range(lo, hi):
-            if _taken(rarity, items[p], cutoff[u]):
+            if _taken(places, p, cutoff[u]):
                 squared += (scale * weights[items[p]] * np.float64(targets[p])) ** 2
         root_scale[u] = math.sqrt(scale)
         row_scale[u] = shrink_factor(squared, row_bound)
         fourth, squared = 0.0, 0.0
         for p in range(lo, hi):
-            if _taken(rarity, items[p], cutoff[u]):
+            if _taken(places, p, cutoff[u]):
                 root = roots[items[p]] * root_scale[u]
                 t = root * (row_scale[u] * np.float64(targets[p])) * per_unit  # in units; truncated, it is no larger
                 fourth += (root * root) * (root * root)
@@ -231,8 +231,8 @@ def _row_sides(
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _taken(rarity, item, cutoff):
-    return len(rarity) == 0 or rarity[item] <= cutoff
+def _taken(places, p, cutoff):
+    return len(places) == 0 or places[p] <= cutoff
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
@@ -247,7 +247,7 @@ def _add_equations(
     root_weights,
     root_scale,
     row_scale,
-    rarity,
+    places,
     cutoff,
     per_unit,
     gram,
@@ -271,7 +271,7 @@ def _add_equations(
                 p = position[at]
                 u = owner[p]
                 root = root_weights[j] * root_scale[u]
-                if _taken(rarity, j, cutoff[u]) and root <= 1.0:
+                if _taken(places, p, cutoff[u]) and root <= 1.0:
                     t = float(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_unit, 1.0))
                     row = factors[u]
                     for k in range(rank):

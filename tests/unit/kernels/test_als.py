@@ -10,6 +10,7 @@ import pytest
 from numba import get_num_threads
 
 import lowkey as lk
+from lowkey.data.ids import splitmix64
 from lowkey.data.ratings import Block
 from lowkey.engines.base import no_sums
 from lowkey.engines.local import LocalEngine
@@ -257,3 +258,32 @@ def test_a_ridge_per_coordinate_is_added_to_the_matrix():
     rhs, ridge = rng.normal(size=(20, 4)), rng.uniform(0.5, 4.0, (20, 4))
     expected = np.linalg.solve(a + np.einsum("nk,kl->nkl", ridge, np.eye(4)), rhs[:, :, None])[:, :, 0]
     np.testing.assert_allclose(solve_projected(pack(a), rhs, ridge), expected, rtol=1e-10)
+
+
+def test_without_counts_each_user_draws_the_own_sample():
+    """Every item of a long row is as likely as every other, users draw apart, and a user's draw needs no one else."""
+    n_items, cap, n_users = 300, 40, 400
+    items = np.tile(np.arange(n_items, dtype=np.int32), n_users)
+    values = np.random.default_rng(5).uniform(1, 5, len(items)).astype(np.float32)
+    offsets, keys = np.arange(n_users + 1, dtype=np.int64) * n_items, splitmix64(np.arange(n_users, dtype=np.uint64))
+    sweep = equations(n_items, 5, rarity=None, max_ratings=cap, item_weights=np.ones(n_items))
+
+    def touched(block: Block) -> np.ndarray:
+        sums = no_sums(sweep.statistics)
+        sweep.run(block, None, sums)
+        return sums[sweep.names[1]].any(axis=1)
+
+    taken = np.zeros(n_items)
+    for u in range(n_users):
+        own = slice(u * n_items, (u + 1) * n_items)
+        mine = touched(Block(offsets[:2], items[own], values[own], keys[u : u + 1]))
+        assert mine.sum() == cap
+        taken += mine
+    # Binomial(400, 40/300): 53.3 with standard deviation 6.8; 300 items, so 5.5 of them are a false alarm in 1e5 runs
+    assert np.abs(taken - n_users * cap / n_items).max() < 5.5 * 6.8
+    again = slice(7 * n_items, 9 * n_items)  # two users together: the union of what each draws alone
+    both = touched(Block(offsets[:3], items[again], values[again], keys[7:9]))
+    alone = [touched(Block(offsets[:2], items[s], values[s], keys[k : k + 1]))
+             for k, s in ((7, slice(7 * n_items, 8 * n_items)), (8, slice(8 * n_items, 9 * n_items)))]  # fmt: skip
+    assert (both == (alone[0] | alone[1])).all()
+    assert (alone[0] != alone[1]).any()

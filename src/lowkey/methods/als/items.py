@@ -29,7 +29,7 @@ class Items(NamedTuple):
     bias: Array
     counts: Array | None  # posted, weighted, at least 1; None where nothing was posted
     weights: Array  # 0 outside the head
-    rarity: NDArray[np.int64]  # rises from rare to frequent, and the head comes first
+    rarity: NDArray[np.int64] | None  # rises from rare to frequent, and the head comes first; None: not known
 
     @property
     def active(self) -> NDArray[np.bool_]:
@@ -56,11 +56,11 @@ def ask_items(settings: ALSSettings, curator: Curator) -> Items:
     return Items(center, bias, counts, *_weights(settings, counts))
 
 
-def _weights(settings: ALSSettings, counts: Array | None) -> tuple[Array, NDArray[np.int64]]:
-    """Weights of the items, 0 outside the head; and, for ``max_ratings``, the order from rare to frequent."""
+def _weights(settings: ALSSettings, counts: Array | None) -> tuple[Array, NDArray[np.int64] | None]:
+    """Weights of the items, 0 outside the head; and, for ``max_ratings``, the order from rare to frequent, if known."""
     n_items = settings.n_items
     if counts is None:
-        return np.ones(n_items), np.arange(n_items)
+        return np.ones(n_items), None
     place = np.empty(n_items, np.int64)  # 0 for the most frequent item
     place[np.argsort(-counts, kind="stable")] = np.arange(n_items)
     in_head = place < settings.head_size
