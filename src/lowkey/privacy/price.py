@@ -120,7 +120,7 @@ def price(lines: Iterable[Line], delta: float) -> Price:
 
 def _mu_of_many(mu: float, times: int) -> float:
     """The root of ``times`` squares, rounded up: the square root and the product are off by half a unit each."""
-    return mu if times == 1 else rounded_up(rounded_up(mu * math.sqrt(times)))
+    return mu if times == 1 or mu == 0.0 else rounded_up(rounded_up(mu * math.sqrt(times)))
 
 
 def _epsilon(mu: float, pure: list[float], delta: float) -> float:
