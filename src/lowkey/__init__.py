@@ -14,6 +14,7 @@ from lowkey.methods import registry
 
 if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the table below
     from lowkey import data, errors, evaluation, privacy, testing
+    from lowkey.audit.measuring import audit
     from lowkey.data.calendar import Calendar
     from lowkey.data.domain import Domain
     from lowkey.data.ratings import Ratings
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.serving.randomize import randomize_signs
 
 HOMES = {
+    "lowkey.audit.measuring": ("audit",),  # also by calling the package, which is loaded with any part of it
     "lowkey.data.calendar": ("Calendar",),
     "lowkey.data.timed": ("TimedRatings",),
     "lowkey.methods.stream": ("Stream",),

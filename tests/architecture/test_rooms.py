@@ -19,10 +19,10 @@ LABORATORY = sorted((SOURCE.parents[1] / "lab" / "src" / "lowkey_lab").rglob("*.
 ROOMS = {
     "data": "Vault", "engines": "Vault", "kernels": "Kernel", "privacy": "Gate", "linalg": "Public", "methods": "Public",
     "release": "Public", "report": "Public", "cli": "Public", "serving": "Local", "evaluation": "Lab",
-    "testing": "Lab",
+    "testing": "Lab", "audit": "Lab",
 }  # fmt: skip
 TOP_LEVEL = "Public"  # __init__, errors, model, ...
-LAB = ("evaluation", "testing")
+LAB = ("evaluation", "testing", "audit")
 MOST_LINES = 300
 MOST_LINES_OF_THE_LABORATORY = 400
 
@@ -43,11 +43,11 @@ OPENERS = {
     "_select": {"privacy/billboard.py"},
     "_units": {"privacy/sums.py"},
     "_parts": {"engines/local.py"},
-    "_open_csr": {"data/ratings.py", "evaluation/"},
-    "_open_keys": {"data/ratings.py", "evaluation/"},
+    "_open_csr": {"data/ratings.py", "evaluation/", "audit/stand_in.py"},
+    "_open_keys": {"data/ratings.py", "evaluation/", "audit/stand_in.py"},
     "_open_rows": {"engines/", "data/ratings.py"},
     # positions.py declares public who rated what, for the methods that protect values only and say so
-    "_open_whole": {"engines/", "data/positions.py"},
+    "_open_whole": {"engines/", "data/positions.py", "audit/canaries.py"},
     "_open_frame": {"engines/spark.py", "data/spark_rows.py"},
     "_blocks": {"engines/spark.py"},
     "_open_ids": {"data/uncatalogued.py", "kernels/catalogue.py"},

@@ -27,6 +27,7 @@ OPTIONS = {  # - the command line's options, and the keywords of public readers,
     "cli/serve.py:serve",
     "evaluation/commands.py:evaluate",
     "evaluation/commands.py:curve",
+    "audit/command.py:audit",
     "data/readers.py:read_ratings",
     "data/readers.py:read_uncatalogued",
 }

@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate": "lowkey.evaluation.commands:evaluate",
     "curve": "lowkey.evaluation.commands:curve",
     "plan": "lowkey.cli.plan:plan",
+    "audit": "lowkey.audit.command:audit",
     "ledger": "lowkey.cli.ledger:ledger",
     "export": "lowkey.cli.export:export",
     "serve": "lowkey.cli.serve:serve",

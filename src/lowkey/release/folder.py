@@ -37,6 +37,7 @@ FIELDS = {
     "files": dict,
     "id": str,
 }
+OPTIONAL = {"audit": list}  # lines that an audit left (attaching.py)
 
 
 def broken(got: str, needed: str, try_: str = "asking the curator for a fresh copy") -> NoReturn:
@@ -72,9 +73,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         whole, manifest = False, {}
     if not whole:
         broken(f"a {MANIFEST} that is not what was written", "canonical JSON")
-    wrong = [name for name, kind in FIELDS.items() if not isinstance(manifest.get(name), kind)]
-    if wrong or set(manifest) != set(FIELDS):
-        named = ", ".join(map(_shown, [*wrong, *sorted(set(manifest) - set(FIELDS))][:5]))
+    fields = {**FIELDS, **{name: kind for name, kind in OPTIONAL.items() if name in manifest}}
+    wrong = [name for name, kind in fields.items() if not isinstance(manifest.get(name), kind)]
+    if wrong or set(manifest) != set(fields):
+        named = ", ".join(map(_shown, [*wrong, *sorted(set(manifest) - set(fields))][:5]))
         broken(f"a {MANIFEST} with missing, wrong or unknown fields: {named}", f"the fields of {FORMAT}")
     if not is_printable(manifest):
         broken(f"a {MANIFEST} with characters that can't be printed", "plain text")

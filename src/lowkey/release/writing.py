@@ -38,6 +38,7 @@ from lowkey.report import PrivacyReport, build_report, model_card, report_page
 
 if TYPE_CHECKING:
     from lowkey.model import Model  # which stands on this module
+    from lowkey.privacy.ledger import Ledger
 
 SOFTWARE = ("lowkey", "numpy", "scipy", "numba", "dp-accounting", "randomgen", "safetensors", "pyarrow")
 
@@ -114,20 +115,26 @@ def facts_of(model: Model) -> dict[str, Any]:
 
 
 def _fill(draft: Path, model: Model) -> None:
-    facts = facts_of(model)
-    report = build_report(facts, model.ledger)
     write_arrays(draft / MODEL, model.arrays)
     pyarrow.parquet.write_table(pa.table({"item": model.domain.item_ids}), draft / ITEMS, compression="zstd")
     (draft / LEDGER).write_text(model.ledger.dumps(), "utf-8")
+    write_words(draft, facts_of(model), model.ledger)
+
+
+def write_words(draft: Path, facts: dict[str, Any], ledger: Ledger) -> str:
+    """The report, the card and the manifest, which follow from the facts and the ledger; returns the release's id."""
+    report = build_report(facts, ledger)
     (draft / REPORT).write_text(report_text(report), "utf-8")
     (draft / REPORT_PAGE).write_text(report_page(report), "utf-8")
     (draft / CARD).write_text(model_card(report), "utf-8")
     for name in FILES:
         os.chmod(draft / name, 0o644)
         _sync(draft / name)
-    facts["files"] = {name: {"bytes": (draft / name).stat().st_size, "sha256": file_hash(draft / name)} for name in FILES}
-    (draft / MANIFEST).write_text(canonical(with_id(facts)), "utf-8")
+    files = {name: {"bytes": (draft / name).stat().st_size, "sha256": file_hash(draft / name)} for name in FILES}
+    manifest = with_id({**facts, "files": files})
+    (draft / MANIFEST).write_text(canonical(manifest), "utf-8")
     _sync(draft / MANIFEST)
+    return manifest["id"]
 
 
 def report_text(report: PrivacyReport) -> str:

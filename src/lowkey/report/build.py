@@ -13,7 +13,7 @@ from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import at_most
 from lowkey.report.attack import describe_attack
-from lowkey.report.contents import Accountant, Point, Post, PrivacyReport
+from lowkey.report.contents import Accountant, AuditedReport, Point, Post, PrivacyReport
 from lowkey.report.questions import questions, registry_entry
 
 RULES_IN_WORDS = {
@@ -46,7 +46,7 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
     posts = describe_posts(ledger, guarantee.delta)
     mechanisms = tuple(dict.fromkeys(post.mechanism for post in posts))
     domain = facts["domain"]
-    return PrivacyReport(
+    report = PrivacyReport(
         title=f"Privacy report of a {facts['method']} release with {domain['n_items']:,} items",
         created=facts["created"],
         method=facts["method"],
@@ -78,6 +78,7 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
         software=dict(facts["software"]),
         ledger_head=ledger.head,
     )
+    return report if "audit" not in facts else AuditedReport(**dict(report), audit=tuple(map(str, facts["audit"])))
 
 
 def describe_posts(ledger: Ledger, delta: float) -> tuple[Post, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lowkey.errors import printable
 from lowkey.privacy.price import at_most
-from lowkey.report.contents import PrivacyReport
+from lowkey.report.contents import AuditedReport, PrivacyReport
 
 
 def plain(text: object) -> str:
@@ -41,6 +41,7 @@ def model_card(report: PrivacyReport) -> str:
         "",
         "`privacy_report.html` has the details; `lowkey verify` on this folder checks them, without the data.",
         "",
+        *(("## Audit", *(f"- {plain(line)}" for line in report.audit), "") if isinstance(report, AuditedReport) else ()),
         "## Training data",
         f"The users' ratings are not in this folder: {plain(report.withheld)}. Public facts:",
         "",

@@ -14,6 +14,13 @@ from lowkey.report.contents import Point, Post
 WIDTH, HEIGHT = 360, 240
 LEFT, RIGHT, TOP, BOTTOM = 46, 22, 26, 44
 Places = Sequence[tuple[float, float]]
+# For a chart that stands alone, without the page's style sheet.
+STANDALONE = (
+    "<style>text{font:11.5px system-ui,sans-serif;fill:#1b1f24}.middle{text-anchor:middle}.end{text-anchor:end}"
+    ".grid{stroke:#d8dbd3}.dot{fill:#1f5fa8}.line{fill:none;stroke:#1f5fa8;stroke-width:2}.area{fill:#1f5fa822}"
+    ".seen{fill:none;stroke:#b3541e;stroke-width:2}.guess{fill:none;stroke:#59626e;stroke-dasharray:4 4}"
+    "</style>"
+)
 
 
 def share_chart(posts: Sequence[Post]) -> str:
@@ -44,17 +51,22 @@ def curve_chart(curve: Sequence[Point], epsilon: float, delta: float) -> str:
     return _svg("Epsilon as a function of delta", HEIGHT, parts)
 
 
-def trade_off_chart(detected: Callable[[float], float]) -> str:
-    """The attacker's best detection rate against the false alarm rate; the diagonal is guessing."""
+def trade_off_chart(detected: Callable[[float], float], seen: Places = (), style: str = "") -> str:
+    """The attacker's best detection rate against the false alarm rate; the diagonal is guessing.
+
+    ``seen`` is what an audit's attack reached: (falsely accused, found).
+    """
     x, y = _scale(0.0, 1.0, LEFT, WIDTH - RIGHT), _scale(0.0, 1.0, HEIGHT - BOTTOM, TOP)
     alarms = [0.0, *(1e-4 * 10 ** (i / 10) for i in range(30)), *(0.1 + 0.9 * i / 45 for i in range(46))]
     line = [(x(a), y(detected(a))) for a in alarms]
     ticks = [(t, f"{100 * t:.0f} %") for t in (0.0, 0.25, 0.5, 0.75, 1.0)]
     parts = [
+        style,
         *_grid([(x(t), label) for t, label in ticks], [(y(t), label) for t, label in ticks]),
         _path([*line, (x(1.0), y(0.0)), (x(0.0), y(0.0))], "area"),
         _path([(x(0.0), y(0.0)), (x(1.0), y(1.0))], "guess"),
         _path(line, "line"),
+        *([_path([(x(a), y(found)) for a, found in seen], "seen")] if seen else []),
         f'<text x="{x(0.62):.0f}" y="{y(0.5):.0f}">guessing</text>',
         *_titles("falsely accused", "found, at most"),
     ]

@@ -111,6 +111,12 @@ class PrivacyReport(Filled):
     ledger_head: str
 
 
+class AuditedReport(PrivacyReport):
+    """A report to which the curator attached what an audit of a stand-in measured."""
+
+    audit: tuple[str, ...]
+
+
 def _empty(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)

@@ -7,7 +7,7 @@ from html import escape
 
 from lowkey.privacy.price import Price, at_most, percent
 from lowkey.report.charts import curve_chart, share_chart, trade_off_chart
-from lowkey.report.contents import Post, PrivacyReport
+from lowkey.report.contents import AuditedReport, Post, PrivacyReport
 
 STYLE = """
 :root { --ink: #1b1f24; --soft: #59626e; --paper: #fdfdfb; --card: #f2f3ef; --rule: #d8dbd3;
@@ -54,7 +54,9 @@ def report_page(report: PrivacyReport) -> str:
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(report.title)}</title><style>{STYLE}</style></head><body>\n"
         + "\n".join(
-            [_head(report), _promise(report), _attacker(report), _spending(report), _accounting(report), _rest(report)]
+            [_head(report), _promise(report), _attacker(report), _spending(report), _accounting(report)]
+            + ([f"<h2>What an audit measured</h2>{_list(report.audit)}"] if isinstance(report, AuditedReport) else [])
+            + [_rest(report)]
         )
         + "\n</body></html>\n"
     )

@@ -91,7 +91,7 @@ def _check_spread(where: str, entry: Entry, scaled: np.ndarray) -> None:
 def _check_asked(where: str, entry: Entry, adjacency: Any) -> None:
     """At every post the sampler was given the scales of the price, on a grid just as fine as these scales need."""
     statistic = entry.statistic
-    wanted = np.unique(_widths(entry, adjacency)) / statistic.grid.step
+    wanted = np.unique(widths(entry, adjacency)) / statistic.grid.step
     finer = np.maximum(0.0, np.ceil(np.log2(MIN_SCALE / wanted)))
     asked = sum(count for _, count in entry.drawn)
     if asked < statistic.size:
@@ -107,10 +107,10 @@ def _check_asked(where: str, entry: Entry, adjacency: Any) -> None:
 def standardised_noise(entry: Entry, posted: np.ndarray, adjacency: Any) -> np.ndarray:
     """What was added, in units of what the booked price demands (from mu or epsilon, not from the mechanism's code)."""
     statistic = entry.statistic
-    return np.atleast_1d(posted - entry.units * statistic.grid.step) / _widths(entry, adjacency)
+    return np.atleast_1d(posted - entry.units * statistic.grid.step) / widths(entry, adjacency)
 
 
-def _widths(entry: Entry, adjacency: Any) -> np.ndarray:
+def widths(entry: Entry, adjacency: Any) -> np.ndarray:
     """The scale of the noise on each number of the last axis that the booked price demands."""
     statistic, mechanism = entry.statistic, entry.line.mechanism
     bound = statistic.sensitivity.under(adjacency)

@@ -55,6 +55,13 @@ def record(
 
 def replay(known: Record, estimator: Any, domain: Domain, rows: list[Row], keys: np.ndarray, threads: int = 1) -> float:
     """Run the neighbour against the record; returns the largest move as a share of the declared sensitivity."""
+    return max(replay_shares(known, estimator, domain, rows, keys, threads).values(), default=0.0)
+
+
+def replay_shares(
+    known: Record, estimator: Any, domain: Domain, rows: list[Row], keys: np.ndarray, threads: int = 1
+) -> dict[str, float]:
+    """The same, for each post by its name."""
     billboard = ForcingBillboard(known)
     engine = WatchingEngine(block_size=1000, threads=threads, expected=known.calls)
     with one_thread():
@@ -65,13 +72,18 @@ def replay(known: Record, estimator: Any, domain: Domain, rows: list[Row], keys:
     for part in ("method", "rule", "settings", "arrays"):
         if not same(getattr(ours, part), getattr(theirs, part)):
             raise Violation(f"the model's {part} depend on the data beyond the posts: something was released unbooked")
-    return billboard.largest
+    return billboard.shares
 
 
 def contributions(known: Record, row: Row, key: int) -> list[np.ndarray]:
     """What one user adds to each posted sum of the recorded run, in grid units."""
     items, values = row
     block = Block(np.array([0, len(items)]), items, np.asarray(values, np.float32), np.array([key], np.uint64))
+    return contributions_of(known, block)
+
+
+def contributions_of(known: Record, block: Any) -> list[np.ndarray]:
+    """The same of a block, of whatever kind."""
     sums: list[dict[str, np.ndarray]] = []
     locals_: list[Any] = []
     with one_thread():

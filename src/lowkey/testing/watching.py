@@ -126,7 +126,7 @@ class Overheard:
 class RecordingBillboard(Billboard):
     """The real billboard; it also keeps each raw sum before it is noised, and the draws that were asked for."""
 
-    def __init__(self, noise: NoiseSource, engine: WatchingEngine) -> None:
+    def __init__(self, noise: NoiseSource, engine: WatchingEngine | None = None) -> None:
         self.overheard: Any = Overheard(noise)
         super().__init__(noise=self.overheard)
         self.engine, self.entries = engine, list[Entry]()
@@ -135,7 +135,8 @@ class RecordingBillboard(Billboard):
         units = np.array(unreleased._units)
         self.overheard.asked = []
         posted = super()._release(unreleased, line)
-        call, drawn = self.engine.call_of(unreleased), self.overheard.asked
+        call = -1 if self.engine is None else self.engine.call_of(unreleased)
+        drawn = self.overheard.asked
         self.entries.append(Entry(unreleased.statistic, line, units, posted, call, drawn))
         return posted
 
@@ -145,7 +146,11 @@ class ForcingBillboard(Billboard):
 
     def __init__(self, known: Record) -> None:
         super().__init__(noise=SeededNoise(0))
-        self.known, self.at, self.largest = known, 0, 0.0
+        self.known, self.at, self.shares = known, 0, dict[str, float]()
+
+    @property
+    def largest(self) -> float:
+        return max(self.shares.values(), default=0.0)
 
     def begin(self, plan: Plan, then: tuple[Line, ...] = (), settings: str = "") -> None:
         if plan.to_json() != self.known.plan.to_json():
@@ -161,7 +166,8 @@ class ForcingBillboard(Billboard):
             raise Violation(f"{where}: the statistic depends on the data: {unreleased.statistic} after {entry.statistic}")
         if line != entry.line:
             raise Violation(f"{where}: the noise depends on the data: {line} after {entry.line}")
-        self.largest = max(self.largest, check_moved(where, entry, unreleased._open() - entry.units, self.known.adjacency))
+        moved = check_moved(where, entry, unreleased._open() - entry.units, self.known.adjacency)
+        self.shares[line.name] = max(moved, self.shares.get(line.name, 0.0))
         self.at += 1
         return entry.posted
 

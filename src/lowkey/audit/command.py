@@ -1,0 +1,229 @@
+"""Lab room: `lowkey audit`: the privacy that is measured beside the one that is claimed; exit code 1 if it is less."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lowkey.cli import options as o
+from lowkey.cli.screen import Screen
+from lowkey.errors import refuse
+
+CURATOR_ONLY = (
+    "FOR THE CURATOR ALONE: this audit opened the ratings themselves. Its figures are not private: do not publish them."
+)
+# What a bare `lowkey audit` looks at: small settings, so that all of it takes two minutes on two cores.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "moments": {},
+    "factors": {"rank": 4},
+    "als": {"rank": 4},
+    "bias": {},
+    "frank-wolfe": {},
+    "lmc": {"rank": 4},
+}
+REPLACED = 20_000  # canaries for replace-one, beside the many for add/remove
+
+
+def audit(
+    file: Annotated[
+        Path | None, typer.Argument(help="The real ratings, for their curator alone [default: a crowd that is made up].")
+    ] = None,
+    like: Annotated[
+        Path | None, typer.Option(help="A release folder: its method, settings, catalogue and budget.", show_default=False)
+    ] = None,
+    attach: Annotated[
+        bool, typer.Option("--attach", help="Write the result into the report and the card of --like; its id changes.")
+    ] = False,
+    user: o.User = None,
+    item: o.Item = None,
+    rating: o.Rating = None,
+    scale: o.Scale = None,
+    binary: o.Binary = False,
+    items: o.Items = None,
+    method: Annotated[str | None, typer.Option(help="One method [default: six of them].", show_default=False)] = None,
+    settings: o.Set = None,
+    epsilon: Annotated[float, typer.Option(help="The claim to be measured.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="The claim's delta.")] = 1e-5,
+    adjacency: o.Adjacency = "add-remove",
+    layers: Annotated[str, typer.Option(help="1 replay, 2 canaries, 3 black box, 4 noise.")] = "1,2,3,4",
+    canaries: Annotated[int, typer.Option(help="Scores in all: canaries times runs.")] = 100_000,
+    confidence: Annotated[float, typer.Option(help="Of the lower bounds.")] = 0.95,
+    seed: Annotated[
+        int | None, typer.Option(help="Of crowd, canaries and coins; never of the noise.", show_default=False)
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="An SVG picture of the canaries' game.", show_default=False)] = None,
+    quiet: o.Quiet = False,
+    as_json: o.Json = False,
+) -> None:
+    """Measure the privacy that the code really has: replayed neighbours, canaries, a black-box attack, and the noise.
+
+    Each layer is a line with its figure; exit code 1 if one finds more than is claimed. A passed audit is no proof.
+
+    Example: lowkey audit --like release
+    """
+    begin, screen = time.monotonic(), Screen(quiet, as_json)
+    _check(file, like, attach)
+    wanted = _numbers(layers)
+    with screen.working("Setting up"):
+        from lowkey.audit.result import NO_PROOF
+
+        data, domain, same = None, None, True
+        if like is not None:
+            from lowkey.audit.stand_in import like_release
+
+            estimator, domain, same = like_release(like)
+            jobs = [(estimator, wanted, canaries)]
+        elif file is not None:
+            data = _read(file, user, item, rating, scale, binary, items)
+            jobs = _jobs(method or "lists", o.parameters(settings), epsilon, delta, adjacency, wanted, canaries)
+        else:
+            jobs = _jobs(method, o.parameters(settings), epsilon, delta, adjacency, wanted, canaries)
+            domain = _stand_in(binary, scale)
+    if data is not None:
+        screen.say(CURATOR_ONLY, "bold red")
+    if not same:
+        screen.say(
+            "The release was made with settings that its folder does not tell: the stand-in has the defaults.", "yellow"
+        )
+    results = _run(screen, jobs, data, domain, confidence, seed)
+    if like is None and data is None and method is None:
+        results += _tasks(screen, epsilon, delta, confidence, seed)
+    _show(screen, results)
+    if plot is not None:
+        results[0].plot(plot)
+    good = all(result.ok for result in results)
+    if attach and like is not None:
+        from lowkey.release.attaching import attach_audit
+
+        screen.say(f"Attached to {like}; its new id is {attach_audit(like, results[0].attached(same))}.")
+    screen.say(
+        "No attack found more than is claimed." if good else "MORE WAS FOUND THAN IS CLAIMED.",
+        "bold green" if good else "bold red",
+    )
+    screen.say(f"{NO_PROOF} {time.monotonic() - begin:.0f} s.")
+    screen.result(
+        {"ok": good, "audits": [result.to_json() for result in results], "private": data is None, "note": NO_PROOF}
+    )
+    if not good:
+        raise typer.Exit(1)
+
+
+def _check(file: Path | None, like: Path | None, attach: bool) -> None:
+    if file is not None and like is not None:
+        refuse("lowkey audit", got="a file and --like", needed="one of the two", try_="--like for a stand-in")
+    if attach and like is None:
+        refuse("--attach", got="no --like", needed="the release folder that it is for", try_="--like release --attach")
+    if file is not None:
+        o.check_file(file)
+
+
+def _numbers(layers: str) -> list[int]:
+    found = [int(part) for part in layers.split(",") if part.strip() in ("1", "2", "3", "4")]
+    if not found or len(found) != len(layers.split(",")):
+        refuse("--layers", got=repr(layers), needed="some of 1, 2, 3 and 4, with commas between", try_="--layers 1,2")
+    return found
+
+
+def _stand_in(binary: bool, scale: tuple[float, float] | None) -> Any:
+    from lowkey.audit.stand_in import EXPECTED, N_ITEMS, stand_in_domain
+    from lowkey.data.domain import Domain
+
+    if binary:
+        return stand_in_domain("binary")
+    return None if scale is None else Domain(N_ITEMS, scale, expected_users=EXPECTED)
+
+
+def _read(
+    file: Path,
+    user: str | None,
+    item: str | None,
+    rating: str | None,
+    scale: tuple[float, float] | None,
+    binary: bool,
+    items: str | None,
+) -> Any:
+    example = f"lowkey audit {file} --user user --item item --rating rating --scale 1 5 --items 1..1682"
+    needed = {"--user": user, "--item": item, "--scale or --binary": scale or binary, "--items": items}
+    o.require("audit", needed, example)
+    o.check_feedback(scale, binary, rating)
+    assert user is not None
+    assert item is not None
+    assert items is not None
+    from lowkey.data.domain import Domain
+
+    table = o.Table(file, user, item, rating, scale)
+    return table.read(Domain(o.catalogue(items, item), scale, table.feedback))
+
+
+def _jobs(
+    method: str | None,
+    own: dict[str, Any],
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    layers: list[int],
+    canaries: int,
+) -> list[Any]:
+    """Estimators, each with its layers and its number of canaries; replace-one beside them where nothing was chosen."""
+    from lowkey.methods.registry import estimator
+
+    budget = {"epsilon": epsilon, "delta": delta, "adjacency": adjacency}
+    if method is not None:
+        kind = estimator(method)
+        unknown = sorted(set(own) - set(kind._get_param_names()))
+        if unknown:
+            known = ", ".join(kind._get_param_names())
+            refuse("--set", got=repr(unknown[0]), needed=f"a parameter of {kind.__name__}: {known}", try_="one of those")
+        return [(kind(**budget, **own), layers, canaries)]
+    made = [(estimator(name)(**{**budget, **small, **own}), layers, canaries) for name, small in DEFAULTS.items()]
+    if adjacency == "add-remove" and 2 in layers:
+        budget["adjacency"] = "replace-one"
+        fewer = min(canaries, REPLACED)
+        made += [(estimator(name)(**{**budget, **small, **own}), [2], fewer) for name, small in DEFAULTS.items()]
+    return made
+
+
+def _run(screen: Screen, jobs: list[Any], data: Any, domain: Any, confidence: float, seed: int | None) -> list[Any]:
+    from lowkey.audit.measuring import audit as measure
+
+    results: list[Any] = []
+    with screen.working("Auditing", len(jobs)) as advance:
+        for estimator, layers, canaries in jobs:
+            options = {"layers": layers, "canaries": canaries, "confidence": confidence, "seed": seed}
+            results.append(measure(estimator, data, domain=domain, **options))
+            advance()
+    return results
+
+
+def _tasks(screen: Screen, epsilon: float, delta: float, confidence: float, seed: int | None) -> list[Any]:
+    """One-bit completion, trace regression and a stream, each with canaries of its own."""
+    from lowkey.audit.tasks import TASKS
+
+    with screen.working("Auditing other units and streams", len(TASKS)) as advance:
+        found = []
+        for task in TASKS:
+            found.append(task(epsilon, delta, confidence, seed))
+            advance()
+    return found
+
+
+def _show(screen: Screen, results: list[Any]) -> None:
+    for result in results:
+        screen.say(str(result), None if result.ok else "bold red")
+    rows = [
+        [
+            f"{result.method} ({result.adjacency})",
+            f"{result.epsilon:.3f}",
+            f"{result.lower_epsilon:.3f}",
+            f"{result.free_epsilon:.3f}",
+            f"{result.lower_epsilon / result.epsilon:.0%}",
+            "ok" if result.ok else "FAIL " + ",".join(map(str, result.failed)),
+        ]
+        for result in results
+    ]
+    if any(result.lower_epsilon for result in results):
+        columns = ["method", "epsilon claimed", "at least (Gaussian)", "at least (no form)", "of the claim", "verdict"]
+        screen.table("\nClaimed and measured", columns, rows)
