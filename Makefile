@@ -1,4 +1,4 @@
-# Every target sets up what it needs: a virtual environment in .venv with the pinned versions of requirements.txt.
+# Every target sets up what it needs: a virtual environment in .venv with the files of requirements.lock and no others.
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
@@ -10,7 +10,12 @@ SAMPLE ?=
 ONLY ?=
 SEED ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 
-.PHONY: help demo test mutants lint types reproduce results docs bench clean
+# Hostile inputs: so many of each kind.
+FUZZ ?= 5000
+FAULTS ?= 1000
+RACES ?= 200
+
+.PHONY: help demo test mutants lint types reproduce results docs bench clean hostile fuzz faults races lock sbom wheel
 
 help:
 	@echo "make demo   a private recommender on made-up data, from ratings to a checked release"
@@ -18,14 +23,16 @@ help:
 	@echo "make mutants  seeded privacy bugs, and which test finds each (SAMPLE=3: some of them; ONLY=name: one)"
 	@echo "make lint   ruff         make types  pyright"
 	@echo "make docs   the documentation as a site, in site/"
+	@echo "make hostile  fuzzed folders and files, kills and full disks, races, in full, with figures (or: make fuzz, faults, races)"
+	@echo "make lock   the hashes of requirements.txt   make sbom  what an installed lowkey consists of   make wheel  it, bit by bit"
 	@echo "make bench  speed against peers, in one run"
 	@echo "make reproduce  the papers' experiments in their quick form, each with a verdict"
 
-$(READY): requirements.txt pyproject.toml lab/pyproject.toml
+$(READY): requirements.lock pyproject.toml lab/pyproject.toml
 	@echo "==> Setting up .venv (once; a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . --editable lab
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable lab
 	@touch $(READY)
 
 demo: $(READY)
@@ -40,6 +47,31 @@ mutants: $(READY)
 	@echo "==> Mutants: seeded privacy bugs, and the tests that find them"
 	@$(BIN)/python tests/mutants/run.py --jobs $(JOBS) \
 		$(if $(SAMPLE),--narrow --sample $(SAMPLE) --seed $(SEED)) $(if $(ONLY),--only $(ONLY))
+
+hostile: fuzz faults races
+
+fuzz: $(READY)
+	@echo "==> Fuzzed folders, ledgers and files"
+	@LOWKEY_FUZZ=$(FUZZ) LOWKEY_TEST_SEED=random $(BIN)/python -m pytest -s tests/hostile/test_folders.py tests/hostile/test_files.py
+
+faults: $(READY)
+	@echo "==> Kills and full disks"
+	@LOWKEY_FAULTS=$(FAULTS) $(BIN)/python -m pytest -s tests/hostile/test_faults.py
+
+races: $(READY)
+	@echo "==> Races for the last of a budget"
+	@LOWKEY_RACES=$(RACES) $(BIN)/python -m pytest -s tests/hostile/test_races.py
+
+lock:
+	@$(BIN)/python tools/lock.py
+
+sbom: $(READY)
+	@$(BIN)/python tools/sbom.py
+
+# The time in the archive is that of the last commit, so that anybody who builds it gets the same bytes.
+wheel: $(READY)
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -t wheel
+	@sha256sum dist/*.whl
 
 lint: $(READY)
 	@echo "==> ruff"
