@@ -174,9 +174,9 @@ def thin_weights(arrays: Arrays, rank: int) -> tuple[NDArray[np.float64], NDArra
 
 def _short(name: str, array: NDArray[Any], precision: str, planes: int = 0) -> dict[str, NDArray[Any]]:
     """array = halves * columns, or = whole numbers * columns * rows."""
-    if precision == "float32":
+    if precision == "float32" or not array.size:
         return {name: array.astype(np.float32)}
-    sizes = np.sqrt(np.mean(np.square(array), axis=0)) if array.size else np.zeros(array.shape[1])
+    sizes = np.sqrt(np.mean(np.square(array), axis=0))
     sizes = np.where(sizes > 0.0, sizes, 1.0)
     if precision == "float16":
         columns = sizes.astype(np.float32)
