@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse
@@ -13,16 +13,28 @@ from lowkey.data.readers import from_frame
 from lowkey.errors import refuse
 
 
+class FrameColumns(TypedDict, total=False):
+    """What `fit` may be told of a frame, as `from_frame` takes it."""
+
+    user: str
+    item: str
+    rating: str | None
+    time: str | None
+    duplicates: str | None
+    unknown_items: str
+    missing: str
+    check_axes: bool
+
+
 def as_ratings(
     X: Any,
     domain: Domain | None = None,
-    *,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    duplicates: str = "error",
+    **columns: Unpack[FrameColumns],
 ) -> Ratings:
     """What `fit` accepts, as `Ratings`: a `Ratings`, a SciPy CSR matrix, or a frame with its columns named."""
+    named = isinstance(X, Ratings) or scipy.sparse.issparse(X)
+    if named and columns.keys() - {"duplicates"}:
+        refuse("columns", got="no frame", needed="a frame that has them", try_="leaving user=, item= and rating= out")
     if isinstance(X, Ratings):
         if domain is not None and domain != X.domain:
             refuse(
@@ -40,7 +52,7 @@ def as_ratings(
             try_="domain=lk.Domain(items=catalogue, rating_range=(0.5, 5.0))",
         )
     if scipy.sparse.issparse(X):
-        return Ratings.from_csr(X, domain, duplicates=duplicates)
+        return Ratings.from_csr(X, domain, duplicates=columns.get("duplicates"))
     if isinstance(X, (np.ndarray, list, tuple)):
         refuse(
             "X",
@@ -48,11 +60,11 @@ def as_ratings(
             needed="observed entries only",
             try_="scipy.sparse.csr_array, rows users and columns items",
         )
-    if user is None or item is None:
+    if "user" not in columns or "item" not in columns:
         refuse(
             "X",
             got="a table whose columns are not named",
             needed="Ratings, a scipy.sparse.csr_array, or a table with named columns",
-            try_="fit(lk.from_frame(frame, domain, user=..., item=..., rating=...))",
+            try_="fit(frame, domain=domain, user=..., item=..., rating=...)",
         )
-    return from_frame(X, domain, user=user, item=item, rating=rating, duplicates=duplicates)
+    return from_frame(X, domain, **columns)

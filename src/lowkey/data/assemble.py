@@ -25,9 +25,13 @@ Ints64 = npt.NDArray[np.int64]
 Floats32 = npt.NDArray[np.float32]
 
 
-def check_duplicates_word(duplicates: str) -> None:
+def settled_duplicates(scale: Scale, duplicates: str | None) -> str:
+    """What becomes of repeats: as asked; else an error, but in a log of clicks they are normal: once, or counted."""
+    if duplicates is None:
+        return {"ratings": "error", "binary": "mean", "counts": "sum"}[scale.feedback]
     if duplicates not in DUPLICATES:
         refuse("duplicates", got="another word", needed="'error', 'last', 'mean' or 'sum'", try_="duplicates='last'")
+    return duplicates
 
 
 def check_values(values: Floats32, scale: Scale, what: str) -> None:
@@ -35,8 +39,11 @@ def check_values(values: Floats32, scale: Scale, what: str) -> None:
 
     The check is against the range rounded to float32 (a stored 0.1f is a 0.1), and what lies that one step
     outside is moved in, so that float64(value) is inside the range for sure: sensitivities rely on it.
+    Of counts, only what is beyond the largest one that counts is moved there.
     """
     low, high = scale.rating_range or (1.0, 1.0)
+    if scale.counted:
+        np.minimum(values, scale.float32_bounds()[1], out=values)
     if not _all_in_range(values, np.float32(low), np.float32(high), *scale.float32_bounds()):
         if not np.isfinite(values).all():
             refuse(what, got="ratings that are not finite", needed="a number everywhere", try_="dropping those rows")

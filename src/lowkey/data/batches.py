@@ -16,8 +16,9 @@ import pyarrow.parquet
 
 from lowkey.data.columns import ColumnNames
 from lowkey.data.decoded import check_footer
-from lowkey.data.formats import check_present, mixed_files, parquet_files, unreadable_parquet
+from lowkey.data.formats import mixed_files, parquet_files, unreadable
 from lowkey.data.ids import is_text, plain_values
+from lowkey.data.text_files import check_present
 from lowkey.errors import refuse, without_values
 
 BATCH_ROWS = 1 << 20
@@ -26,17 +27,18 @@ HELD_BYTES_PER_ROW = 48  # an estimate of the peak while a file is read into mem
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def streamed(file: Path, format: str, names: ColumnNames, out_of_core: bool | None) -> ParquetBatches | None:
+def streamed(file: Any, format: str, names: ColumnNames, out_of_core: bool | None) -> ParquetBatches | None:
     """The batches of a file that is to be read out of core, None for one that is read into memory."""
-    if out_of_core is False or (out_of_core is None and format != "parquet"):
+    troubles = {
+        f"a file in the format {format}": format != "parquet",
+        "a file that is elsewhere": not isinstance(file, Path),
+        "a time column, whose order needs all rows": names.time is not None,
+    }
+    trouble = next((words for words, there in troubles.items() if there), None)
+    if out_of_core is False or (out_of_core is None and trouble):
         return None
-    if format != "parquet":
-        refuse(
-            "out_of_core",
-            got=f"a file in the format {format}",
-            needed="Parquet, which can be read in pieces",
-            try_="converting it first",
-        )
+    if trouble:
+        refuse("out_of_core", got=trouble, needed="local Parquet, which can be read in pieces", try_="converting it first")
     batches = ParquetBatches(file, names)
     too_large = HELD_BYTES_PER_ROW * batches.n_rows > memory_bytes() / 2
     return batches if out_of_core or too_large else None
@@ -61,7 +63,7 @@ class ParquetBatches:
     def __init__(self, path: Path, names: ColumnNames) -> None:
         self.path, self.names = path, names
         self._files = parquet_files(path)
-        footers = [without_values(lambda file=file: self._footer(file), unreadable_parquet(path)) for file in self._files]
+        footers = [without_values(lambda file=file: self._footer(file), unreadable(path)) for file in self._files]
         self.n_rows = sum(rows for rows, _ in footers)
         schemas = [schema for _, schema in footers]
         self.schema: Any = without_values(lambda: pa.unify_schemas(schemas, promote_options="permissive"), mixed_files())
@@ -78,8 +80,8 @@ class ParquetBatches:
         """The columns of the next rows, in file order. Text ids come as dictionaries."""
         text = [name for name in (self.names.user, self.names.item) if is_text(self.schema.field(name).type)]
         for file in self._files:
-            stream, unreadable = self._stream(file, text), unreadable_parquet(self.path)
-            while batch := without_values(lambda: next(stream, None), unreadable):  # noqa: B023 (called at once)
+            stream, broken = self._stream(file, text), unreadable(self.path)
+            while batch := without_values(lambda: next(stream, None), broken):  # noqa: B023 (called at once)
                 yield {name: self._column(batch, name) for name in self.names.as_list()}
 
     def _stream(self, file: Path, text: list[str]) -> Iterator[Any]:

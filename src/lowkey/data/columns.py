@@ -20,9 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lowkey.data.assemble import check_values, group_by_user, tidy_rows
+from lowkey.data.axes import Axes
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import is_integer, is_text, kind_word, plain_values, refuse_missing, tidy_text, user_keys
 from lowkey.data.ratings import Ratings
+from lowkey.data.row_choice import check_missing_word, flagged_only, in_order_of, without_gaps
 from lowkey.data.rows import HeldRows
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import InputError, refuse, without_values
@@ -33,13 +35,17 @@ EXCHANGED = "check that user= and item= are not exchanged"
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """Which column is which, as the caller said it."""
+    """Which column is which, as the caller said it, and what becomes of rows with gaps."""
 
     user: str
     item: str
     rating: str | None
+    time: str | None = None  # rows count in the order of this column
+    flag: str | None = None  # binary feedback: where this is false, nothing was taken
+    missing: str = "error"
 
     def __post_init__(self) -> None:
+        check_missing_word(self.missing)
         names = self.as_list()
         if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
             refuse(
@@ -50,33 +56,45 @@ class ColumnNames:
             )
 
     def as_list(self) -> list[str]:
-        return [self.user, self.item] + ([] if self.rating is None else [self.rating])
+        return [self.user, self.item] + [name for name in (self.rating, self.time, self.flag) if name is not None]
 
 
-def names_for(scale: Scale, user: str, item: str, rating: str | None) -> ColumnNames:
-    """The columns to read. Binary feedback needs no ratings: a rating column is accepted and left unread."""
+def names_for(
+    scale: Scale, user: str, item: str, rating: str | None, time: str | None = None, missing: str = "error"
+) -> ColumnNames:
+    """The columns to read. Binary feedback needs no ratings; truth values say which rows count, all else is left aside.
+    Counts need none either: without them, each row counts one."""
     if scale.feedback == "binary":
-        return ColumnNames(user, item, None)
-    if rating is None:
+        return ColumnNames(user, item, None, time, rating, missing)
+    if rating is None and not scale.counted:
         refuse(
             "rating",
             got="no column name",
             needed="the column with the ratings",
             try_="rating='rating', or a domain with feedback='binary'",
         )
-    return ColumnNames(user, item, rating)
+    return ColumnNames(user, item, rating, time, None, missing)
 
 
-def to_ratings(table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str) -> Ratings:
+def to_ratings(
+    table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str, check_axes: bool = True
+) -> Ratings:
     """`table` maps the names to Arrow columns; it is emptied on the way."""
-    rows, known = to_rows(table, names, domain, duplicates, unknown_items)
+    choose_rows(table, names)
+    axes = Axes(domain.n_items) if check_axes else None
+    rows, known = to_rows(table, names, domain, duplicates, unknown_items, axes)
     if not known:
         refuse_foreign_items(names)
-    return Ratings.of(domain, rows)
+    return Ratings.of(domain, rows, (names.user, names.item))
 
 
 def to_rows(
-    table: dict[str, Any], names: ColumnNames, domain: Domain, duplicates: str, unknown_items: str
+    table: dict[str, Any],
+    names: ColumnNames,
+    domain: Domain,
+    duplicates: str,
+    unknown_items: str,
+    axes: Axes | None = None,
 ) -> tuple[HeldRows, bool]:
     """The rows, and whether any item was in the catalogue: a part of the data may have none."""
     tidy_columns(table, names)
@@ -86,9 +104,12 @@ def to_rows(
         values = read_values(table, names)
     items, users = finding.result(), encoding.result()
     del finding, encoding  # they hold what they found
+    if axes is not None:
+        axes.see(items, domain.look_up(users.ids)[users.ranks][users.codes])
+        axes.check(names.user, names.item)
     check_known(items, names, unknown_items)
     known = bool(items.max() >= 0)
-    rows = group_by_user(users.codes, users.ranks, items, values, len(users.ids))
+    rows = grouped(users, items, values, domain.scale)
     user_ids = users.ids
     del users, items, values
     rows = settle(rows, domain.scale, names, duplicates)
@@ -125,10 +146,11 @@ def refuse_no_rows() -> NoReturn:
 
 def to_uncatalogued(table: dict[str, Any], names: ColumnNames, scale: Scale, duplicates: str) -> UncataloguedRatings:
     """As `to_ratings`, for a catalogue that is private: every item that occurs gets a code."""
+    choose_rows(table, names)
     tidy_columns(table, names)
     values = read_values(table, names)
     items, users = encode(table.pop(names.item)), encode(table.pop(names.user))
-    rows = group_by_user(users.codes, users.ranks, items.ranks[items.codes], values, len(users.ids))
+    rows = grouped(users, items.ranks[items.codes], values, scale)
     rows = settle(rows, scale, names, duplicates)
     return UncataloguedRatings(scale, items.ids, *rows, user_keys(users.ids))
 
@@ -139,6 +161,13 @@ class Encoded(NamedTuple):
     codes: npt.NDArray[np.int32]  # one per row
     ranks: npt.NDArray[np.int32]  # one per code
     ids: pa.Array
+
+
+def grouped(users: Encoded, items: npt.NDArray[np.int32], values: npt.NDArray[np.float32] | None, scale: Scale) -> Any:
+    """The rows by user; where entries are counted and no column has counts, each row counts one."""
+    if values is None and scale.counted:
+        values = np.ones(len(items), np.float32)
+    return group_by_user(users.codes, users.ranks, items, values, len(users.ids))
 
 
 def encode(column: pa.ChunkedArray) -> Encoded:
@@ -153,6 +182,16 @@ def encode(column: pa.ChunkedArray) -> Encoded:
     ids = ids.take(pc.sort_indices(ids))
     ranks = pc.fill_null(pc.index_in(dictionary, value_set=ids), 0).to_numpy(zero_copy_only=False)
     return Encoded(codes, ranks, ids)
+
+
+def choose_rows(table: dict[str, Any], names: ColumnNames) -> None:
+    """The rows that count, in the order in which they do."""
+    if names.missing == "drop":
+        without_gaps(table)
+    if names.time is not None:
+        in_order_of(table, names.time)
+    if names.flag is not None:
+        flagged_only(table, names.flag)
 
 
 def tidy_columns(table: dict[str, Any], names: ColumnNames) -> None:
@@ -208,6 +247,8 @@ def read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.flo
     )
     if pa.types.is_decimal(kind):
         column = without_values(lambda: column.cast(pa.float64()), not_numbers)
+    elif pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise not_numbers
     with np.errstate(over="ignore"):  # what overflows becomes infinite and is refused as such

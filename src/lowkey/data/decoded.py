@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lowkey.errors import refuse
 
-COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
+COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 MOST_GROWTH = 50  # bytes of text or of columns for a byte of the file
 MOST_ROWS_PER_BYTE = 20
 FREE_BYTES, FREE_ROWS = 1 << 26, 1 << 20  # what any file may become: tiny ones have all kinds of proportions
@@ -21,9 +21,9 @@ FREE_BYTES, FREE_ROWS = 1 << 26, 1 << 20  # what any file may become: tiny ones 
 class Unpacked:
     """The text of a compressed file, as a file: up to the limit."""
 
-    def __init__(self, path: Path) -> None:
-        self._name, self._left = path.name, FREE_BYTES + MOST_GROWTH * path.stat().st_size
-        self._stream = pa.input_stream(path, compression="detect")
+    def __init__(self, path: Any) -> None:
+        self._name, self._left = path.name, most_bytes(path)
+        self._stream = pa.CompressedInputStream(opened(path), COMPRESSED[Path(path.name).suffix.lower()])
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
@@ -38,18 +38,41 @@ class Unpacked:
         self.closed = True
 
 
-def text_source(path: Path) -> Any:
+def opened(path: Any) -> Any:
+    """The bytes of a local file, or of one that is elsewhere (sources.py)."""
+    return pa.OSFile(str(path)) if isinstance(path, Path) else path.open()
+
+
+def _size(path: Any) -> int:
+    return path.stat().st_size if isinstance(path, Path) else path.size
+
+
+def most_bytes(path: Any) -> int:
+    """What the file may become."""
+    return FREE_BYTES + MOST_GROWTH * _size(path)
+
+
+def text_source(path: Any) -> Any:
     """What a parser of text reads: the file itself, or what is packed in it."""
-    return Unpacked(path) if path.suffix.lower() in COMPRESSED else path
+    if Path(path.name).suffix.lower() in COMPRESSED:
+        return Unpacked(path)
+    return path if isinstance(path, Path) else path.open()
 
 
-def check_footer(path: Path, footer: Any) -> None:
+def check_growth(path: Any, decoded: int) -> None:
+    """Refuse a file of which so many bytes were made."""
+    if decoded > most_bytes(path):
+        _refuse(path.name)
+
+
+def check_footer(path: Any, footer: Any) -> None:
     """Of a Parquet file: rows and bytes that a file of this size can have. Nothing else was read yet."""
-    size = path.stat().st_size
+    size = _size(path)
     groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
     rows, decoded = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
-    if max(rows, footer.num_rows) > FREE_ROWS + MOST_ROWS_PER_BYTE * size or decoded > FREE_BYTES + MOST_GROWTH * size:
+    if max(rows, footer.num_rows) > FREE_ROWS + MOST_ROWS_PER_BYTE * size:
         _refuse(path.name)
+    check_growth(path, decoded)
 
 
 def _refuse(name: str) -> NoReturn:

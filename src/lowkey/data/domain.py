@@ -22,21 +22,25 @@ import pyarrow.compute as pc
 from lowkey.data.ids import comparable, id_array, int64_array, is_integer, is_text, numpy_array
 from lowkey.errors import refuse
 
-FEEDBACK_KINDS = ("ratings", "binary")
+FEEDBACK_KINDS = ("ratings", "binary", "counts")
 MOST_ITEMS = 2**31 - 1  # positions are int32
 FEW_IDS, INDEXED_ITEMS = 4096, 2**20  # an index pays for short look-ups, and costs about 150 bytes per item
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What a stored value may be: a rating within a range, or (binary) the bare fact of an interaction."""
+    """What a stored value may be: a rating within a range, (binary) the bare fact of an interaction, or a count.
+
+    Counts (plays, clicks) are bounded at the door: what is beyond the range's end is taken for it, so a stored count lies
+    in the range as a rating does, and every bound that a method derives for ratings of that range holds for counts.
+    """
 
     feedback: str = "ratings"
     rating_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.feedback not in FEEDBACK_KINDS:
-            refuse("feedback", got="another word", needed="'ratings' or 'binary'", try_="feedback='ratings'")
+            refuse("feedback", got="another word", needed="'ratings', 'binary' or 'counts'", try_="feedback='ratings'")
         if self.feedback == "binary":
             if self.rating_range is not None:
                 refuse(
@@ -47,12 +51,19 @@ class Scale:
                 )
             return
         object.__setattr__(self, "rating_range", _checked_range(self.rating_range))
+        if self.feedback == "counts" and self.rating_range[0] != 1.0:  # type: ignore[index]
+            refuse("rating_range", got="counts from another number on", needed="1 to the largest count that counts",
+                   try_="rating_range=(1, 20)")  # fmt: skip
 
     def __str__(self) -> str:
         if self.rating_range is None:
             return "binary"
         low, high = self.rating_range
-        return f"ratings {low:g}..{high:g}"
+        return f"counts {low:g}..{high:g}, more is taken for {high:g}" if self.counted else f"ratings {low:g}..{high:g}"
+
+    @property
+    def counted(self) -> bool:
+        return self.feedback == "counts"
 
     def float32_bounds(self) -> tuple[np.float32, np.float32]:
         """The outermost float32 numbers inside the range, so that a stored rating never exceeds the range."""
@@ -123,6 +134,11 @@ class Domain:
     @property
     def feedback(self) -> str:
         return self._scale.feedback
+
+    @property
+    def kind(self) -> str:
+        """What a method needs to know: whether entries have values (ratings, counts) or not (binary)."""
+        return "binary" if self.rating_range is None else "ratings"
 
     @property
     def rating_range(self) -> tuple[float, float] | None:

@@ -19,10 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lowkey.data.assemble import group_by_user
+from lowkey.data.axes import Axes
 from lowkey.data.columns import (
     ColumnNames,
     catalogue_positions,
     check_known,
+    choose_rows,
     read_values,
     refuse_foreign_items,
     refuse_no_rows,
@@ -89,14 +91,20 @@ class ExternalSort:
     def _write(self, records: npt.NDArray[Any], renumber: npt.NDArray[np.int32] | None) -> int:
         codes, keys = _users(records)
         items = records["item"] if renumber is None else renumber[records["item"]]
-        values = None if self.names.rating is None else np.ascontiguousarray(records["value"])
+        values = None if self.scale.rating_range is None else np.ascontiguousarray(records["value"])
         ranks = np.arange(len(keys), dtype=np.int32)
         rows = group_by_user(codes, ranks, np.ascontiguousarray(items), values, len(keys))
         return write_part(self.scratch, *settle(rows, self.scale, self.names, self.duplicates), keys)
 
 
 def stored_rows(
-    batches: Any, scratch: Scratch, domain: Domain, duplicates: str, unknown_items: str, progress: Progress
+    batches: Any,
+    scratch: Scratch,
+    domain: Domain,
+    duplicates: str,
+    unknown_items: str,
+    progress: Progress,
+    axes: Axes | None = None,
 ) -> StoredRows:
     """`batches` (a `ParquetBatches`) as rows over the catalogue of a domain."""
     names = batches.names
@@ -106,10 +114,14 @@ def stored_rows(
         for table in _watched(batches, progress):
             tidy_columns(table, names)
             items = catalogue_positions(table[names.item], domain)
+            if axes is not None:
+                axes.see(items, catalogue_positions(table[names.user], domain))
             check_known(items, names, unknown_items)
             yield table[names.user], items, read_values(table, names)
 
     sort.deal(numbered())
+    if axes is not None:
+        axes.check(names.user, names.item)
     if not sort.known:
         refuse_foreign_items(names)
     return sort.parts(None, lambda done: progress(0.5 + 0.5 * done))
@@ -152,7 +164,9 @@ def _watched(batches: Any, progress: Progress) -> Any:
     done = 0
     for table in batches:
         done += len(table[batches.names.user])
-        yield table
+        choose_rows(table, batches.names)
+        if len(table[batches.names.user]):
+            yield table
         progress(0.5 * done / batches.n_rows)
 
 
@@ -162,7 +176,7 @@ def _records(
     records = np.empty(len(items), RECORD)
     keys, twins = _keys_of(users)
     records["key"], records["twin"], records["item"] = keys, twins, items
-    records["value"] = 0.0 if values is None else values
+    records["value"] = 1.0 if values is None else values  # a row without a count counts one
     return records
 
 

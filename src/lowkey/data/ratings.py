@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from lowkey.data.assemble import check_duplicates_word, check_values, tidy_rows
+from lowkey.data.assemble import check_values, settled_duplicates, tidy_rows
 from lowkey.data.domain import Domain
 from lowkey.data.row_keys import row_keys
 from lowkey.data.rows import Block, HeldRows, Rows
@@ -28,7 +28,7 @@ __all__ = ["Block", "Ratings"]
 class Ratings(Closed):
     """The users' rows over a public catalogue. Made by `read_ratings`, `from_frame`, `from_csr` and `from_spark`."""
 
-    __slots__ = ("_domain", "_rows")
+    __slots__ = ("_columns", "_domain", "_rows")
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Ratings(Closed):
         keys: npt.NDArray[np.uint64],
     ) -> None:
         """For the readers: the arrays are taken over unchecked."""
-        self._domain, self._rows = domain, HeldRows(offsets, items, values, keys)
+        self._domain, self._rows, self._columns = domain, HeldRows(offsets, items, values, keys), None
 
     @classmethod
-    def of(cls, domain: Domain, rows: Rows) -> Self:
-        """For the readers: rows held wherever, taken over unchecked."""
+    def of(cls, domain: Domain, rows: Rows, columns: tuple[str, str] | None = None) -> Self:
+        """For the readers: rows held wherever, taken over unchecked. ``columns`` are those of the users and the items."""
         ratings = cls.__new__(cls)
-        ratings._domain, ratings._rows = domain, rows
+        ratings._domain, ratings._rows, ratings._columns = domain, rows, columns
         return ratings
 
     @classmethod
@@ -55,7 +55,7 @@ class Ratings(Closed):
         csr: Any,
         domain: Domain,
         keys: npt.NDArray[np.uint64] | None = None,
-        duplicates: str = "error",
+        duplicates: str | None = None,
     ) -> Ratings:
         """Rows of a SciPy CSR matrix: row = user, column = catalogue position.
 
@@ -63,7 +63,7 @@ class Ratings(Closed):
         without entries is fine. What is drawn for a user is drawn by a key: give `keys` made from the users' ids, or
         leave them out, and a user's key is made from the items of the own row (data/row_keys.py).
         """
-        check_duplicates_word(duplicates)
+        duplicates = settled_duplicates(domain.scale, duplicates)
         what = "CSR matrix"
         _check_shape(csr, domain)
         offsets = np.array(csr.indptr, dtype=np.int64)
@@ -71,7 +71,7 @@ class Ratings(Closed):
         stored = offsets[-1]  # SciPy may hold spare room behind the last entry
         items = np.array(csr.indices[:stored], dtype=np.int32)
         values = None
-        if domain.feedback == "ratings":
+        if domain.rating_range is not None:
             values = _as_float32(csr.data[:stored])
             if duplicates != "sum":
                 check_values(values, domain.scale, what)
@@ -84,6 +84,11 @@ class Ratings(Closed):
     @property
     def domain(self) -> Domain:
         return self._domain
+
+    @property
+    def columns(self) -> tuple[str, str] | None:
+        """The columns that users and items were read from, as the caller named them."""
+        return self._columns
 
     def _open_blocks(self, max_users: int) -> Iterator[Block]:
         """The bare rows as blocks of at most `max_users` whole users, in order. For engines only, as `_open_rows`."""

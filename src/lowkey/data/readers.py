@@ -18,15 +18,18 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from lowkey.data.assemble import check_duplicates_word
+from lowkey.data.assemble import settled_duplicates
+from lowkey.data.axes import Axes
 from lowkey.data.batches import streamed
-from lowkey.data.columns import check_unknown_items_word, names_for, to_ratings, to_uncatalogued
+from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, to_ratings, to_uncatalogued
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.external_sort import Progress, stored_rows, stored_uncatalogued
-from lowkey.data.formats import check_present, existing_path, format_of, read_columns
+from lowkey.data.formats import existing_path, format_of, read_columns
 from lowkey.data.ids import id_array, is_text
 from lowkey.data.ratings import Ratings
 from lowkey.data.scratch import Scratch, kept_if_done, scratch_place
+from lowkey.data.sources import DATABASES, database_columns, scheme_of
+from lowkey.data.text_files import USUAL, Text, check_present
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import InputError, quotes_nobody, refuse, without_values
 
@@ -39,34 +42,51 @@ def read_ratings(
     user: str,
     item: str,
     rating: str | None = None,
-    duplicates: str = "error",
+    time: str | None = None,
+    duplicates: str | None = None,
     unknown_items: str = "error",
+    missing: str = "error",
+    check_axes: bool = True,
     format: str | None = None,
+    text: Text = USUAL,
+    query: str | None = None,
     out_of_core: bool | None = None,
     scratch: Any = None,
     progress: Progress = lambda done: None,
 ) -> Ratings:
-    """The ratings in a file, checked against `domain`.
+    """The ratings in a file, an object store or a database, checked against `domain`.
 
-    `format` is read off the file's name unless given: parquet (a file or a folder of files), csv, tsv,
-    ratings.dat and u.data (MovieLens; columns userId, movieId, rating, timestamp), inter (RecBole; names with or
-    without the type). Text formats may be compressed (.gz, .zst, .bz2). `duplicates` says what becomes of a pair
-    of user and item that occurs again: error, last (the later row), mean or sum.
+    `format` is read off the file's name unless given: parquet (a file or a folder of files), csv, tsv, jsonl, arrow (and
+    Feather), ratings.dat and u.data (MovieLens, also a whole folder of it; columns userId, movieId, rating, timestamp),
+    inter (RecBole; names with or without the type). Text formats may be compressed (.gz, .zst, .bz2); `text` says how they
+    are written, if not as usual. `path` may be an address: s3://, gs:// and what else pyarrow's file systems know; or
+    sqlite:///, duckdb:/// or postgresql://, with a table or a SELECT as `query`.
+
+    `duplicates` says what becomes of a pair of user and item that occurs again: error, last (the later row, by the column
+    `time` if one is named), mean or sum. By default it is an error for ratings; binary entries count once, counts are
+    summed. `missing` is what becomes of rows with gaps (error or drop), `unknown_items` of ids that the catalogue does not
+    have. With binary feedback a `rating` column of truth values says which rows count; counts without such a column count
+    rows. `check_axes` refuses a catalogue that fits the users' column better than the items'.
 
     `out_of_core` keeps the rows of a Parquet file on disk, sorted by user, in a file without a name that is gone when the
     ratings are let go of; `scratch` says in which place (else next to the file), `progress` is told the part done. By
     default that is done for files that would take more than half of the memory. It changes no result.
     """
     _check_domain(domain)
-    _check_words(duplicates, unknown_items)
-    names = names_for(domain.scale, user, item, rating)
+    check_unknown_items_word(unknown_items)
+    settled = settled_duplicates(domain.scale, duplicates)
+    names = names_for(domain.scale, user, item, rating, time, missing)
+    if (found := _elsewhere(path, query, names)) is not None:
+        return to_ratings(found, names, domain, settled, unknown_items, check_axes)
     file = existing_path(path, "ratings file")
     kind = format_of(file, format)
     if batches := streamed(file, kind, names, out_of_core):
+        axes = Axes(domain.n_items) if check_axes else None
         with kept_if_done(Scratch(scratch_place(scratch, file))) as place:
-            return Ratings.of(domain, stored_rows(batches, place, domain, duplicates, unknown_items, progress))
-    table = read_columns(file, kind, names, domain.item_ids.type)
-    return to_ratings(table, names, domain, duplicates, unknown_items)
+            rows = stored_rows(batches, place, domain, settled, unknown_items, progress, axes)
+            return Ratings.of(domain, rows, (user, item))
+    table = read_columns(file, kind, names, domain.item_ids.type, text)
+    return to_ratings(table, names, domain, settled, unknown_items, check_axes)
 
 
 @quotes_nobody
@@ -77,14 +97,21 @@ def from_frame(
     user: str,
     item: str,
     rating: str | None = None,
-    duplicates: str = "error",
+    time: str | None = None,
+    duplicates: str | None = None,
     unknown_items: str = "error",
+    missing: str = "error",
+    check_axes: bool = True,
 ) -> Ratings:
-    """The ratings in a pandas, polars or Arrow table (or another that narwhals knows), checked against `domain`."""
+    """The ratings in a pandas, polars, Arrow or DuckDB table (or another that narwhals knows), checked against `domain`.
+
+    The other words mean what they mean for `read_ratings`.
+    """
     _check_domain(domain)
-    _check_words(duplicates, unknown_items)
-    names = names_for(domain.scale, user, item, rating)
-    return to_ratings(frame_columns(frame, names.as_list()), names, domain, duplicates, unknown_items)
+    check_unknown_items_word(unknown_items)
+    settled = settled_duplicates(domain.scale, duplicates)
+    names = names_for(domain.scale, user, item, rating, time, missing)
+    return to_ratings(frame_columns(frame, names.as_list()), names, domain, settled, unknown_items, check_axes)
 
 
 @quotes_nobody
@@ -96,23 +123,38 @@ def read_uncatalogued(
     rating: str | None = None,
     rating_range: tuple[float, float] | None = None,
     feedback: str = "ratings",
-    duplicates: str = "error",
+    time: str | None = None,
+    duplicates: str | None = None,
+    missing: str = "error",
     format: str | None = None,
+    text: Text = USUAL,
+    query: str | None = None,
     out_of_core: bool | None = None,
     scratch: Any = None,
     progress: Progress = lambda done: None,
 ) -> UncataloguedRatings:
     """As `read_ratings`, where even the list of items is private. Its `with_items` leads to `Ratings`."""
-    _check_words(duplicates, "error")
     scale = Scale(feedback, rating_range)
-    names = names_for(scale, user, item, rating)
+    settled = settled_duplicates(scale, duplicates)
+    names = names_for(scale, user, item, rating, time, missing)
+    if (found := _elsewhere(path, query, names)) is not None:
+        return to_uncatalogued(found, names, scale, settled)
     file = existing_path(path, "ratings file")
     kind = format_of(file, format)
     if batches := streamed(file, kind, names, out_of_core):
         with kept_if_done(Scratch(scratch_place(scratch, file))) as place:
-            return UncataloguedRatings.of(scale, *stored_uncatalogued(batches, place, scale, duplicates, progress))
-    table = read_columns(file, kind, names, None)
-    return to_uncatalogued(table, names, scale, duplicates)
+            return UncataloguedRatings.of(scale, *stored_uncatalogued(batches, place, scale, settled, progress))
+    table = read_columns(file, kind, names, None, text)
+    return to_uncatalogued(table, names, scale, settled)
+
+
+def _elsewhere(path: Any, query: str | None, names: ColumnNames) -> dict[str, Any] | None:
+    """The columns of a database; None for a file."""
+    if scheme_of(path) in DATABASES:
+        return database_columns(str(path), query, names)
+    if query is not None:
+        refuse("query", got="a file", needed="a database", try_="sqlite:///shop.db, or leaving it out")
+    return None
 
 
 def read_catalogue(path: Any, *, item: str | None = None) -> pa.Array:
@@ -143,11 +185,6 @@ def _check_domain(domain: Any) -> None:
             needed="a Domain with the catalogue and the rating range",
             try_="lk.Domain(items=catalogue, rating_range=(0.5, 5.0)), or read_uncatalogued for a private catalogue",
         )
-
-
-def _check_words(duplicates: str, unknown_items: str) -> None:
-    check_duplicates_word(duplicates)
-    check_unknown_items_word(unknown_items)
 
 
 def frame_columns(frame: Any, names: list[str]) -> dict[str, Any]:

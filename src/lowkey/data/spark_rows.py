@@ -21,21 +21,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lowkey.data.assemble import check_duplicates_word
+from lowkey.data.assemble import settled_duplicates
 from lowkey.data.columns import (
     ColumnNames,
     check_unknown_items_word,
+    choose_rows,
     names_for,
     refuse_foreign_items,
     refuse_no_rows,
     to_rows,
 )
 from lowkey.data.domain import Domain
-from lowkey.data.formats import check_present
 from lowkey.data.ids import tidy_text
 from lowkey.data.ratings import Ratings
 from lowkey.data.rows import Block, HeldRows, Rows
 from lowkey.data.spark_errors import from_words, in_words, on_driver, on_executor
+from lowkey.data.text_files import check_present
 from lowkey.errors import LowkeyError, quotes_nobody, refuse
 
 BLOCK_USERS = 1 << 14
@@ -90,7 +91,7 @@ def from_spark(
     item: str,
     rating: str | None = None,
     partitions: int | None = None,
-    duplicates: str = "error",
+    duplicates: str | None = None,
     unknown_items: str = "error",
 ) -> Ratings:
     """The ratings in a Spark DataFrame, checked against `domain`, for `SparkEngine`.
@@ -100,7 +101,7 @@ def from_spark(
     """
     from pyspark.sql import functions as f
 
-    check_duplicates_word(duplicates)
+    duplicates = settled_duplicates(domain.scale, duplicates)
     check_unknown_items_word(unknown_items)
     if duplicates == "last":
         refuse(
@@ -133,7 +134,7 @@ def from_spark(
         refuse_no_rows()
     if not known:
         refuse_foreign_items(names)
-    return Ratings.of(domain, rows)
+    return Ratings.of(domain, rows, (names.user, names.item))
 
 
 def check_told_apart(names: ColumnNames, frame: Any) -> None:
@@ -189,6 +190,9 @@ class GroupByUser:
             table = table.sort_by(self.names.rating)  # rows arrive in any order, and a sum of floats depends on it
         columns = {name: table.column(name) for name in self.names.as_list()}
         del table, pieces
+        choose_rows(columns, self.names)
+        if not len(columns[self.names.user]):
+            return
         try:
             rows, known = to_rows(columns, self.names, self.domain, self.duplicates, self.unknown_items)
         except LowkeyError as refusal:
@@ -201,7 +205,7 @@ class GroupByUser:
                 known=known,
                 offsets=block.offsets.tobytes(),
                 items=block.items.tobytes(),
-                ratings=None if self.names.rating is None else block.values.tobytes(),
+                ratings=None if self.domain.rating_range is None else block.values.tobytes(),
                 keys=block.keys.tobytes(),
             )
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.parquet
 
 from lowkey.data.assemble import check_values, tidy_rows
@@ -32,12 +31,14 @@ from lowkey.data.columns import (
 )
 from lowkey.data.decoded import check_footer
 from lowkey.data.domain import Domain
-from lowkey.data.formats import check_present, existing_path, format_of, unreadable_parquet
+from lowkey.data.formats import existing_path, format_of, unreadable
 from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import frame_columns
+from lowkey.data.row_choice import flagged_only, whole_seconds
 from lowkey.data.spoken import Spoken
-from lowkey.errors import InputError, quotes_nobody, refuse, without_values
+from lowkey.data.text_files import check_present
+from lowkey.errors import quotes_nobody, refuse, without_values
 from lowkey.privacy.closed import Closed
 from lowkey.privacy.stream import MOST_SPEAKERS
 
@@ -67,9 +68,13 @@ class TimedRatings(Closed):
     ) -> TimedRatings:
         """A pandas, polars or Arrow table. Of a pair of user and item that occurs again, the later one counts."""
         check_unknown_items_word(unknown_items)
+        if domain.scale.counted:
+            refuse("ratings with times", got="counts", needed="ratings or binary feedback", try_="feedback='binary'")
         names = names_for(domain.scale, user, item, rating)
         table = frame_columns(frame, [*names.as_list(), time])
-        times = _times(table.pop(time), time)
+        if names.flag is not None:
+            flagged_only(table, names.flag)
+        times = whole_seconds(table.pop(time), time)
         tidy_columns(table, names)
         return cls._of(table, names, domain, times, unknown_items)
 
@@ -81,7 +86,7 @@ class TimedRatings(Closed):
         if format_of(file, None) != "parquet":
             refuse("ratings with times", got="another format", needed="Parquet", try_="a .parquet file, or from_frame")
         names = [name for name in columns.values() if name is not None]
-        table = without_values(lambda: _read(file, names), unreadable_parquet(file))
+        table = without_values(lambda: _read(file, names), unreadable(file))
         return cls.from_frame(table, domain, **columns)
 
     @classmethod
@@ -141,19 +146,3 @@ def _read(file: Path, names: list[str]) -> pa.Table:
         check_footer(file, parquet.metadata)
         check_present(names, parquet.schema_arrow.names, sure_header=True)
         return parquet.read(columns=names)
-
-
-def _times(column: pa.ChunkedArray, name: str) -> Ints:
-    bad = InputError(
-        what=f"time column {name!r}", got="something else", needed="whole numbers or dates, without gaps", try_="seconds"
-    )
-    if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)):
-        raise bad
-
-    def whole() -> Ints:
-        seconds = column
-        if pa.types.is_temporal(column.type):
-            seconds = column.cast(pa.timestamp("s"), safe=False)
-        return np.array(seconds.cast(pa.int64()).to_numpy(), np.int64)
-
-    return without_values(whole, bad)

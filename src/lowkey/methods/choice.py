@@ -17,10 +17,10 @@ def default_method(domain: Domain, epsilon: float, delta: float, goal: str = "li
     Lists: ``lists``, which shrinks into popularity by itself. Ratings: factors in rounds, but moments where the
     catalogue is small and the crowd is not, and means where there is hardly a crowd.
     """
-    if goal == "lists" or domain.feedback == "binary":
+    if goal == "lists" or domain.kind == "binary":
         return "lists"
     crowd = domain.expected_users * gaussian_mu(epsilon, delta) if domain.expected_users else math.inf
-    enough = crowd >= CROWD_FOR_MOMENTS[domain.feedback]
+    enough = crowd >= CROWD_FOR_MOMENTS[domain.kind]
     if enough and domain.n_items <= CATALOGUE_FOR_MOMENTS:
         return "moments"
     return "factors" if crowd >= CROWD_FOR_FACTORS else "bias"

@@ -249,7 +249,7 @@ def test_as_ratings():
         as_ratings(sp.csr_array((2, 6)))
     assert as_ratings(sp.csr_array((2, 6)), SIX_ITEMS).domain is SIX_ITEMS
     frame = pd.DataFrame({"u": ["x", "y"], "i": [0, 5], "r": [1, 5]})
-    with pytest.raises(InputError, match=r"lk\.from_frame"):
+    with pytest.raises(InputError, match=r"user=\.\.\."):
         as_ratings(frame, SIX_ITEMS)
     named = as_ratings(frame, SIX_ITEMS, user="u", item="i", rating="r")
     assert named._open_csr().toarray().tolist() == [[1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 5]]

@@ -156,7 +156,7 @@ def tables(draw):
 def read_rows(rows, duplicates, high=200):
     users, items, values = zip(*rows, strict=True)
     frame = pa.table({"u": users, "i": items, "r": values})
-    return from_frame(frame, Domain(5, (1, high)), user="u", item="i", rating="r", duplicates=duplicates)
+    return from_frame(frame, Domain(5, (1, high)), user="u", item="i", rating="r", duplicates=duplicates, check_axes=False)
 
 
 @given(tables(), st.sampled_from(["last", "mean", "sum"]))
@@ -283,7 +283,7 @@ def test_exchanged_columns(tmp_path, source):
     (tmp_path / "r.csv").write_text(as_text(table, ","))
     as_parquet(table, tmp_path / "r.parquet")
     read, data = (from_frame, pd.DataFrame(table)) if source == "frame" else (read_ratings, tmp_path / f"r.{source}")
-    with pytest.raises(InputError, match="user= and item= are not exchanged") as caught:
+    with pytest.raises(InputError, match="exchanged") as caught:
         read(data, domain, **exchanged)
     assert_silent(caught.value)
 
@@ -291,10 +291,14 @@ def test_exchanged_columns(tmp_path, source):
 def test_exchanged_numbers_and_unknown_items():
     frame = pd.DataFrame({"userId": [900, 901], "movieId": [0, 1], "rating": [1, 2]})
     domain = Domain(3, (0.5, 5))
+    exchanged = {"user": "movieId", "item": "userId", "rating": "rating"}
+    for words in ({}, {"unknown_items": "drop"}):
+        with pytest.raises(InputError, match="look exchanged"):
+            from_frame(frame, domain, **exchanged, **words)
     with pytest.raises(InputError, match=r"not in the catalogue.*drop.*exchanged"):
-        from_frame(frame, domain, user="movieId", item="userId", rating="rating")
+        from_frame(frame, domain, **exchanged, check_axes=False)
     with pytest.raises(InputError, match=r"no id that is in the catalogue"):
-        from_frame(frame, domain, user="movieId", item="userId", rating="rating", unknown_items="drop")
+        from_frame(frame, domain, **exchanged, unknown_items="drop", check_axes=False)
     frame.loc[1, "movieId"] = 77
     kept = from_frame(frame, domain, **MOVIELENS, unknown_items="drop")
     assert kept._open_csr().toarray().tolist() == [[1, 0, 0], [0, 0, 0]]  # the second user stays, without ratings

@@ -67,7 +67,7 @@ def default_settings(domain: Domain, budget: Budget, start: str | None) -> ALSSe
     """
     mu = budget.signal
     signal = USUAL_SIGNAL * mu if domain.expected_users is None else crowd_signal(domain, mu)
-    make = _for_binary if domain.feedback == "binary" else _for_ratings
+    make = _for_binary if domain.kind == "binary" else _for_ratings
     return ALSSettings(domain=domain, budget=budget, **make(domain, signal, start))
 
 

@@ -38,7 +38,7 @@ def _clear_count(domain: Domain, counts: Array, std: float) -> float:
     between the noise and a typical item (times 4.5, by experiment): a rule that stays put when users and noise grow
     together; EASE weighs all items alike, so items that are mostly noise would cost more than they bring.
     """
-    if domain.feedback == "ratings":
+    if domain.kind == "ratings":
         return 3.0 * std
     typical = max(float(counts.mean()), std / np.sqrt(len(counts)))
     return 4.5 * float(np.sqrt(std * typical))

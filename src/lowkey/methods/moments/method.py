@@ -117,7 +117,7 @@ class DPMoments(Recommender):
         means = [] if settings.domain.rating_range is None else means_requests(settings, MEANS_SHARE, 1)
         return means + [
             Request(name, sizes.get(name, triangle), share, mechanism=noise[name.endswith("gram")])
-            for name, share in SHARES[settings.domain.feedback].items()
+            for name, share in SHARES[settings.domain.kind].items()
         ]
 
     def _run(self, settings: MomentsSettings, curator: Curator) -> Released:

@@ -1,0 +1,52 @@
+"""Vault room: are users and items exchanged? Then items would be protected, and people published.
+
+The ids decide, before anything is spent. A column fits a catalogue as far as the catalogue occurs in it, times the share of
+its rows that the catalogue knows; where the users' column fits better than the items', the two are taken for exchanged.
+
+What a refusal tells: one bit about the ids in the data, which one person may turn. It goes to whoever runs the command on
+the data, as every error does, and is outside the guarantee (docs/privacy.md); it shows neither an id nor a count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lowkey.errors import refuse
+
+Places = npt.NDArray[np.int32]  # in the catalogue, -1 where it does not have the id
+
+
+class Axes:
+    """What both columns have shown so far."""
+
+    def __init__(self, n_items: int) -> None:
+        self._items, self._users = _Fit(n_items), _Fit(n_items)
+
+    def see(self, items: Places, users: Places) -> None:
+        """The catalogue's places of both columns' ids, row by row."""
+        self._items.see(items)
+        self._users.see(users)
+
+    def check(self, user: str, item: str) -> None:
+        if self._users.good > self._items.good:
+            refuse(
+                f"columns {user!r} and {item!r}",
+                got="a catalogue that fits the users' column better than the items', so that they look exchanged",
+                needed="the people in user=, as they are who is protected",
+                try_=f"user={item!r}, item={user!r}; or check_axes=False if they are right",
+            )
+
+
+class _Fit:
+    def __init__(self, n_items: int) -> None:
+        self._there, self._known, self._rows = np.zeros(n_items, np.bool_), 0, 0
+
+    def see(self, places: Places) -> None:
+        known = places[places >= 0]
+        self._there[known] = True
+        self._known, self._rows = self._known + len(known), self._rows + len(places)
+
+    @property
+    def good(self) -> float:
+        return float(self._there.mean()) * self._known / max(self._rows, 1)
