@@ -7,25 +7,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-import scipy.sparse
 from numba import get_num_threads
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from lowkey.data.domain import Domain
-from lowkey.errors import InputError, refuse, without_values
+from lowkey.errors import InputError, refuse
+from lowkey.histories import Columns, Histories, asked
 from lowkey.linalg.topn import top_n
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
+from lowkey.recommended import Recommendations
 from lowkey.serving.rule import LinearRule, Rule
 from lowkey.serving.rules import RULES
+from lowkey.shown import facts_of, facts_table
 
-Histories = Any  # a scipy.sparse.csr_array; its stubs say too little to check anything
 CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB
-NO_NUMBERS = {"what": "a history", "got": "ratings that are not numbers", "needed": "numbers", "try_": "{item id: 4.0}"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Explanation:
         return self.base + self.offset + sum(value for _, value in self.parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """What a fit leaves behind and a release folder holds. ``arrays`` are public: they are made from posts alone."""
 
@@ -61,54 +61,19 @@ class Model:
     def guarantee(self) -> Guarantee:
         return self.ledger.guarantee()
 
+    def __repr__(self) -> str:
+        return f"Model({', '.join(facts_of(self.method, self.domain, self.guarantee).values())})"
+
+    def _repr_html_(self) -> str:
+        return facts_table(facts_of(self.method, self.domain, self.guarantee))
+
     @cached_property
     def _rule(self) -> Rule:
         return RULES[self.rule](self.arrays, self.settings, self.domain.n_items)
 
     def histories(self, X: Any) -> Histories:
-        """CSR rows as they are; one history ({item id: value}, (ids, values), or ids for binary) as one row."""
-        if scipy.sparse.issparse(X):
-            if X.shape[1] != self.domain.n_items:
-                refuse(
-                    "histories",
-                    got=f"{X.shape[1]} columns",
-                    needed=f"{self.domain.n_items}, one per item",
-                    try_="columns in the order of the catalogue",
-                )
-            rows: Histories = without_values(lambda: scipy.sparse.csr_array(X, dtype=np.float64), InputError(**NO_NUMBERS))
-        else:
-            rows = self._one_row(X)
-        self._check_values(rows.data)
-        return rows
-
-    def _one_row(self, history: Any) -> Histories:
-        if isinstance(history, Mapping):
-            ids, values = list(history.keys()), list(history.values())
-        else:
-            ids, values = list(history), None
-            if self.domain.feedback == "ratings":
-                refuse("a history", got="ids without ratings", needed="{item id: rating}", try_="recommend({id: 4.0})")
-        positions = self.domain.positions(ids) if ids else np.zeros(0, np.int32)
-        if (positions < 0).any():
-            refuse("a history", got="ids that the catalogue does not have", needed="known ids", try_="dropping them")
-        if len(np.unique(positions)) < len(positions):  # two spellings of one id, or a repeat
-            refuse("a history", got="the same item twice", needed="each item once", try_="keeping the last")
-        data = np.ones(len(ids))
-        if values is not None and self.domain.feedback == "ratings":
-            data = without_values(lambda: np.asarray(values, np.float64), InputError(**NO_NUMBERS))
-        order = np.argsort(positions)
-        indptr = np.array([0, len(ids)])
-        return scipy.sparse.csr_array((data[order], positions[order], indptr), shape=(1, self.domain.n_items))
-
-    def _check_values(self, values: NDArray[np.float64]) -> None:
-        limits = self.domain.rating_range
-        if limits is not None and not ((values >= limits[0]) & (values <= limits[1])).all():
-            refuse(
-                "a history",
-                got="a rating outside the range, or not a number",
-                needed=f"{limits[0]:g} to {limits[1]:g}",
-                try_="the scale that the model was trained on",
-            )
+        """CSR rows as they are; one history ({item id: value}, or ids) as one row; a list of them as many."""
+        return asked(self.domain, X).rows
 
     def _chunks(self, rows: Histories) -> list[slice]:
         step = max(1, CHUNK_NUMBERS // self.domain.n_items)
@@ -145,7 +110,8 @@ class Model:
 
     def predict(self, X: Any, items: Any = None) -> NDArray[np.float64]:
         """Expected ratings (or scores): (n_rows, n_items) for CSR rows, or of ``items`` by id for one history."""
-        rows = self.histories(X)
+        wanted = asked(self.domain, X)
+        rows = wanted.rows
         if items is not None:
             positions = self.domain.positions(items)
             if (positions < 0).any():
@@ -153,19 +119,35 @@ class Model:
             score = self._rule.scorer(rows)
             chosen = [score(part)[:, positions] for part in self._chunks(rows)]
             scores = self.as_ratings(np.vstack([np.zeros((0, len(positions))), *chosen]))
-            return scores if scipy.sparse.issparse(X) else scores[0]
+            return scores[0] if wanted.like is Recommendations else scores
         return self.as_ratings(self.scores(rows))
 
     def recommend(
-        self, X: Any, n: int = 10, *, items: Any = None, exclude: Any = (), exclude_seen: bool = True
-    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """The ids and scores of the ``n`` best items: (n,) each for one history, (n_rows, n) for CSR rows.
+        self,
+        X: Any,
+        n: int = 10,
+        *,
+        items: Any = None,
+        exclude: Any = (),
+        exclude_seen: bool = True,
+        unknown: str = "error",
+        **columns: Unpack[Columns],
+    ) -> Any:
+        """The ``n`` best items for one history, or for many: only of ``items``, if given, and none of ``exclude``.
 
-        Only of ``items``, if given, and none of ``exclude``. Ranked in single precision, as other libraries do: the noise
-        is far above what it rounds away.
+        For one history, ids and scores, (n,) each, that look like a table; for CSR rows two arrays, (n_rows, n) each; for a
+        frame whose columns are named (``user=``, ``item=``, ``rating=``) a frame of the same kind with user, item, score
+        and rank; for a list or a dict of histories an Arrow table of these. ``unknown="ignore"`` leaves out ids that the
+        catalogue does not have, and says how many: ``.ignored``, or a column of that name.
         """
-        rows = self.histories(X)
-        barred = self._barred(items, exclude)
+        wanted = asked(self.domain, X, unknown, columns)
+        ids, scores = self._best(wanted.rows, n, self._barred(items, exclude), exclude_seen)
+        return wanted.answer(ids, scores, counted=unknown == "ignore")
+
+    def _best(
+        self, rows: Histories, n: int, barred: NDArray[np.bool_] | None, exclude_seen: bool
+    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Ranked in single precision, as other libraries do: the noise is far above what it rounds away."""
         left = self._left(rows if exclude_seen else None, barred)
         if not 1 <= n <= left:
             raise InputError(
@@ -191,8 +173,7 @@ class Model:
             # A thread per chunk beats BLAS on all threads for one after the other: the scan runs beside the product.
             with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
                 list(pool.map(fill, chunks))
-        ids, best = self.domain.ids(positions), self.as_ratings(best)
-        return (ids, best) if scipy.sparse.issparse(X) else (ids[0], best[0])
+        return self.domain.ids(positions), self.as_ratings(best)
 
     def _known(self, what: str, ids: Any) -> NDArray[np.int32]:
         positions = self.domain.positions(list(ids))
@@ -229,7 +210,7 @@ class Model:
         named = zip(self.domain.ids(rows.indices[order]).tolist(), parts[order].tolist(), strict=True)
         return Explanation(self.domain.ids([at]).tolist()[0], self._rule.scale, base, offset, tuple(named))
 
-    def similar_items(self, item: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def similar_items(self, item: Any, n: int = 10) -> Recommendations:
         """The ids of the ``n`` items most like this one, and how alike they are: the cosine of their factors, or for a
         model of item weights what having the one adds to the other."""
         at = int(self._known("item", [item])[0])
@@ -242,7 +223,7 @@ class Model:
         if not 1 <= n <= left:
             refuse("n", got=f"{n}", needed=f"1 to {left}: the items that can be compared", try_="a smaller n")
         positions, best = top_n(alike[None], n)
-        return self.domain.ids(positions[0]), best[0].astype(np.float64)
+        return Recommendations(self.domain.ids(positions[0]), best[0].astype(np.float64))
 
     def release(self, folder: str | Path) -> Path:
         """Write the folder that may be published."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.errors import AbsentError
+from lowkey.histories import Columns
 from lowkey.model import Explanation, Model
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
+from lowkey.recommended import Recommendations
 
 
 class ModelMethods:
@@ -52,16 +54,30 @@ class ModelMethods:
         return self._fitted().predict(X, items)
 
     def recommend(
-        self, X: Any, n: int = 10, *, items: Any = None, exclude: Any = (), exclude_seen: bool = True
-    ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Ids and scores of the ``n`` best items for each history: only of ``items``, if given, and none of ``exclude``."""
-        return self._fitted().recommend(X, n, items=items, exclude=exclude, exclude_seen=exclude_seen)
+        self,
+        X: Any,
+        n: int = 10,
+        *,
+        items: Any = None,
+        exclude: Any = (),
+        exclude_seen: bool = True,
+        unknown: str = "error",
+        **columns: Unpack[Columns],
+    ) -> Any:
+        """The ``n`` best items for one history, or for many: only of ``items``, if given, and none of ``exclude``.
+
+        For one history, ids and scores that look like a table; for a frame with ``user=``, ``item=`` and ``rating=`` a
+        frame of its kind (user, item, score, rank); for a list or a dict of histories an Arrow table of these; for CSR rows
+        two arrays. ``unknown="ignore"`` leaves out ids that the catalogue does not have, and counts them.
+        """
+        options: Any = {"items": items, "exclude": exclude, "exclude_seen": exclude_seen, "unknown": unknown}
+        return self._fitted().recommend(X, n, **options, **columns)
 
     def explain(self, history: Any, item: Any) -> Explanation:
         """Why an item gets its score: what each item of the history adds to it."""
         return self._fitted().explain(history, item)
 
-    def similar_items(self, item: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def similar_items(self, item: Any, n: int = 10) -> Recommendations:
         """Ids of the ``n`` items most like this one, and how alike they are."""
         return self._fitted().similar_items(item, n)
 

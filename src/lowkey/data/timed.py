@@ -141,7 +141,7 @@ class TimedRatings(Closed):
         return f"{self._domain.n_items} items, {self._domain.scale}, with times"
 
 
-def _read(file: Path, names: list[str]) -> pa.Table:
+def _read(file: Path, names: list[str]) -> Any:
     with pyarrow.parquet.ParquetFile(file) as parquet:
         check_footer(file, parquet.metadata)
         check_present(names, parquet.schema_arrow.names, sure_header=True)

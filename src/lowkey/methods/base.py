@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 from sklearn.base import BaseEstimator
+from sklearn.utils import estimator_html_repr
 
-from lowkey.data.accepted import as_ratings
+from lowkey.data.accepted import FrameColumns, as_ratings
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
@@ -108,6 +109,10 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
     delta: float | None
     adjacency: str
 
+    def _html_repr(self) -> str:
+        """In a notebook: what was fitted and what it promises; before that, the parameters, as scikit-learn shows them."""
+        return self.model_._repr_html_() if hasattr(self, "model_") else estimator_html_repr(self)
+
     @abstractmethod
     def _settings(self, domain: Domain, budget: Budget) -> Settings:
         """Hyper-parameters with their defaults filled in from public facts; they are checked already."""
@@ -139,14 +144,17 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         billboard: Billboard | None = None,
         settings: Settings | None = None,
         progress: bool | Callable[[Step], Any] = False,
+        **columns: Unpack[FrameColumns],
     ) -> Self:
-        """Fit on ``Ratings``, or on scipy CSR rows of users with an explicit ``domain``.
+        """Fit on ``Ratings``; or, with an explicit ``domain``, on scipy CSR rows of users, or on a frame of pandas, polars,
+        Arrow or DuckDB whose columns are named: ``fit(frame, domain=domain, user="user", item="film", rating="stars")``,
+        and what else ``from_frame`` takes.
 
         ``settings`` are what ``resolve`` returned for this domain, if that was called before.
         ``progress=True`` shows on a terminal how many of the planned releases are made and the time left; a function
         in its place is told each ``Step``.
         """
-        resolved, curator = self._begin(X, y, domain, engine, billboard, settings)
+        resolved, curator = self._begin(X, y, domain, engine, billboard, settings, columns)
         with watched(curator.billboard, type(self).__name__, progress):
             self._keep(resolved, self._run(resolved, curator), curator)
         return self
@@ -159,17 +167,22 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         engine: Engine | None,
         billboard: Billboard | None,
         settings: Settings | None = None,
+        columns: FrameColumns | None = None,
     ) -> tuple[Any, Curator]:
         """The arguments of ``fit`` checked, everything resolved, and the plan announced on the billboard."""
         if y is not None:
             raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
-        ratings = as_ratings(X, domain)
+        ratings = as_ratings(X, domain, **(columns or {}))
         if settings is None or settings.domain != ratings.domain:
             settings = self._resolved_for(ratings)
         billboard = billboard if billboard is not None else Billboard()
+        plan = self.plan_of(settings)
+        if ratings.columns is not None:
+            user, item = ratings.columns
+            plan = replace(plan, public=(*plan.public, f"the columns: one {user!r} is protected, {item!r} is recommended"))
         domain = settings.domain
         said = (type(self).__name__, self.get_params(), domain.to_json(), [*domain.item_ids.buffers()])
-        billboard.begin(self.plan_of(settings), settings=fingerprint_of(said))
+        billboard.begin(plan, settings=fingerprint_of(said))
         return settings, Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
 
     def _keep(self, settings: Settings, released: Released, curator: Curator) -> None:
