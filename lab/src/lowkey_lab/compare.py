@@ -23,12 +23,13 @@ import numpy as np
 
 from lowkey.data.synthetic import taste
 from lowkey.errors import InputError
+from lowkey.evaluation.exact import exact_twin
 from lowkey.evaluation.protocol import evaluate
 from lowkey.evaluation.splits import Split
 from lowkey.methods.registry import estimator
 from lowkey_lab import datasets, processes, sources, tuning
 from lowkey_lab.private_selection import select_privately
-from lowkey_lab.variants import exact_twin, varied
+from lowkey_lab.variants import varied
 
 Row = dict[str, Any]
 SHOWN = ("rmse", "recall@20")  # the measure of ratings, else that of binary feedback

@@ -6,13 +6,11 @@ are fields of its ``Settings``. Such a fit is as private as any other: its plan 
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields, replace
 from typing import Any
 
 from lowkey.errors import refuse
 from lowkey.methods.base import Recommender, Settings
-from lowkey.privacy.plan import Plan
 
 FACTS = {field.name for field in fields(Settings)}  # the domain and the budget are not a method's to choose
 
@@ -38,12 +36,3 @@ def variant(kind: type[Any], changes: dict[str, Any]) -> type[Any]:
     stated = ", ".join(f"{name}={value!r}" for name, value in changes.items())
     members = {"__init__": kind.__init__, "__doc__": kind.__doc__, "changes": changes, "_settings": settings}
     return type(f"{kind.__name__}({stated})", (kind,), members)
-
-
-def exact_twin(kind: type[Any]) -> type[Any]:
-    """The same method, with the settings that its budget gives it, and exact posts. NOT PRIVATE."""
-
-    def plan(self: Recommender, settings: Settings) -> Plan:
-        return kind.plan_of(self, replace(settings, budget=replace(settings.budget, mu=math.inf)))
-
-    return type(f"Exact{kind.__name__}", (kind,), {"__init__": kind.__init__, "plan_of": plan})

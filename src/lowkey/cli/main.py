@@ -29,7 +29,7 @@ COMMANDS = {
     "verify": "lowkey.cli.verify:verify",
     "explain": "lowkey.cli.verify:explain",
     "evaluate": "lowkey.evaluation.commands:evaluate",
-    "curve": "lowkey.evaluation.commands:curve",
+    "curve": "lowkey.evaluation.curve:curve",
     "plan": "lowkey.cli.plan:plan",
     "audit": "lowkey.audit.command:audit",
     "ledger": "lowkey.cli.ledger:ledger",
@@ -40,6 +40,7 @@ MORE_COMMANDS = "lowkey.commands"  # the entry points of other packages, such as
 INTERRUPTED = 130
 KEYWORDS = (
     "user|item|rating|duplicates|unknown_items|format|epsilon|delta|adjacency|expected_users|scratch|partitions|expect_head"
+    "|delimiter|decimal|encoding|quote|missing|query|time"
 )
 
 
@@ -104,6 +105,7 @@ def _with_options(text: str) -> str:
         value = found["text"] or found["number"]
         return f"--{found['name'].replace('_', '-')}" + (f" {value}" if value else "")
 
+    text = text.replace("check_axes=False", "--not-swapped")
     return re.sub(rf"\b(?P<name>{KEYWORDS})=(?:'(?P<text>[^']*)'|(?P<number>[\d.e-]*\d))?", option, text)
 
 

@@ -8,19 +8,25 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lowkey.errors import refuse
+from lowkey.methods.registry import private_methods
 
 if TYPE_CHECKING:
     from lowkey.data.domain import Domain
 
 Ratings = Annotated[
-    Path, typer.Argument(help="The ratings: parquet, csv, tsv, ratings.dat, u.data or .inter.", show_default=False)
+    str,
+    typer.Argument(
+        help="The ratings: a file (parquet, csv, tsv, jsonl, arrow, feather, .inter), a folder of Parquet or of MovieLens, "
+        "s3://, gs://, or a database: sqlite:///, duckdb:///, postgresql://.",
+        show_default=False,
+    ),
 ]
 User = Annotated[str | None, typer.Option(help="The column with the users' ids.", show_default=False)]
 Item = Annotated[str | None, typer.Option(help="The column with the items' ids.", show_default=False)]
@@ -29,7 +35,24 @@ Scale = Annotated[
     tuple[float, float] | None,
     typer.Option(help="The lowest and the highest possible rating.", metavar="LO HI", show_default=False),
 ]
-Binary = Annotated[bool, typer.Option("--binary", help="There are no ratings: who has what is all there is.")]
+Binary = Annotated[
+    bool,
+    typer.Option(
+        "--binary",
+        help="There are no ratings: who has what is all there is. A --rating of truth values says which rows count.",
+    ),
+]
+Counts = Annotated[
+    int | None,
+    typer.Option(
+        help="There are counts (plays, clicks) in --rating, or a row each; more than MOST is taken for MOST.",
+        metavar="MOST",
+        show_default=False,
+    ),
+]
+Time = Annotated[
+    str | None, typer.Option(help="The column with the times: --duplicates last is then the latest.", show_default=False)
+]
 Items = Annotated[
     str | None,
     typer.Option(
@@ -37,21 +60,46 @@ Items = Annotated[
     ),
 ]
 ItemsColumn = Annotated[
-    str | None, typer.Option(help="The column of the catalogue file with the ids [default: as --item].", show_default=False)
+    str | None,
+    typer.Option(help="The catalogue file's column with the ids \\[default: as --item].", show_default=False),
 ]
-Duplicates = Annotated[str, typer.Option(help="A pair of user and item that occurs again: error, last, mean or sum.")]
+Duplicates = Annotated[
+    str | None,
+    typer.Option(
+        help="A pair of user and item that occurs again: error, last, mean or sum "
+        "\\[default: error for ratings, sum for counts; binary entries count once].",
+        show_default=False,
+    ),
+]
+Missing = Annotated[str, typer.Option(help="Rows with a missing user, item or rating: error or drop.")]
+NotSwapped = Annotated[
+    bool,
+    typer.Option("--not-swapped", help="The columns are right, though the catalogue looks like the users' ids."),
+]
+Query = Annotated[
+    str | None, typer.Option(help="Of a database: the table, or a SELECT.", metavar="TABLE|SELECT", show_default=False)
+]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Text files: what separates cells, such as ';' or tab.", show_default=False)
+]
+Decimal = Annotated[str, typer.Option(help="Text files: the decimal mark.")]
+Encoding = Annotated[str, typer.Option(help="Text files: the encoding, such as latin-1.")]
+Null = Annotated[
+    list[str] | None, typer.Option(help="Text files: what stands for a missing cell; may be repeated.", show_default=False)
+]
+Quote = Annotated[str | None, typer.Option(help="Text files: the quotation mark; '' for none.", show_default=False)]
 UnknownItems = Annotated[str, typer.Option(help="Items that the catalogue does not have: error or drop.")]
 Format = Annotated[str | None, typer.Option(help="The file's format, if its name does not tell.", show_default=False)]
 OutOfCore = Annotated[
     bool | None,
     typer.Option(
         "--out-of-core/--in-memory",
-        help="Keep the ratings on disk, in a private folder that is removed afterwards [default: by size].",
+        help="Keep the ratings on disk, in a private folder that is removed afterwards \\[default: by size].",
         show_default=False,
     ),
 ]
 Scratch = Annotated[
-    Path | None, typer.Option(help="Where these are kept meanwhile [default: next to the file].", show_default=False)
+    Path | None, typer.Option(help="Where these are kept meanwhile \\[default: next to the file].", show_default=False)
 ]
 Delta = Annotated[
     float | None,
@@ -62,7 +110,10 @@ ExpectedUsers = Annotated[
     typer.Option(help="About how many users there are, from public knowledge: gives a delta.", show_default=False),
 ]
 Adjacency = Annotated[str, typer.Option(help="add-remove, or replace-one if the number of users is public.")]
-Method = Annotated[str | None, typer.Option(help="The method [default: by a public rule].", show_default=False)]
+Method = Annotated[
+    str | None,
+    typer.Option(help=f"The method: {', '.join(private_methods())} \\[default: by a public rule].", show_default=False),
+]
 Goal = Annotated[str, typer.Option("--for", help="What the release is for: lists (what to take next) or ratings.")]
 Set = Annotated[
     list[str] | None,
@@ -85,54 +136,43 @@ EXAMPLE = "--user user --item item --rating rating --scale 1 5 --items 1..1682 -
 class Table:
     """How the ratings are to be read."""
 
-    file: Path
+    file: str
     user: str
     item: str
     rating: str | None
     scale: tuple[float, float] | None
-    duplicates: str = "error"
+    counts: bool = False  # within the scale, and more is taken for its end
+    time: str | None = None
+    duplicates: str | None = None  # None: by the kind of feedback
     unknown_items: str = "error"
+    missing: str = "error"
+    check_axes: bool = True
     format: str | None = None
+    text: dict[str, Any] = field(default_factory=dict)  # of a text file, where it is not as usual
+    query: str | None = None
     out_of_core: bool | None = None  # None: by size
     scratch: Path | None = None
 
     @property
     def feedback(self) -> str:
-        return "binary" if self.scale is None else "ratings"
+        return "binary" if self.scale is None else "counts" if self.counts else "ratings"
+
+    def _how(self, progress: Any) -> dict[str, Any]:
+        from lowkey.data.text_files import Text
+
+        names = ("user", "item", "rating", "time", "duplicates", "missing", "format", "query", "out_of_core", "scratch")
+        return {**{name: getattr(self, name) for name in names}, "text": Text(**self.text), "progress": progress}
 
     def read(self, domain: Domain, progress: Any = lambda done: None) -> Any:
         from lowkey.data.readers import read_ratings
 
-        return read_ratings(
-            self.file,
-            domain,
-            user=self.user,
-            item=self.item,
-            rating=self.rating,
-            duplicates=self.duplicates,
-            unknown_items=self.unknown_items,
-            format=self.format,
-            out_of_core=self.out_of_core,
-            scratch=self.scratch,
-            progress=progress,
-        )
+        checks = {"unknown_items": self.unknown_items, "check_axes": self.check_axes}
+        return read_ratings(self.file, domain, **checks, **self._how(progress))
 
     def read_uncatalogued(self, progress: Any = lambda done: None) -> Any:
         from lowkey.data.readers import read_uncatalogued
 
-        return read_uncatalogued(
-            self.file,
-            user=self.user,
-            item=self.item,
-            rating=self.rating,
-            rating_range=self.scale,
-            feedback=self.feedback,
-            duplicates=self.duplicates,
-            format=self.format,
-            out_of_core=self.out_of_core,
-            scratch=self.scratch,
-            progress=progress,
-        )
+        return read_uncatalogued(self.file, rating_range=self.scale, feedback=self.feedback, **self._how(progress))
 
 
 def require(command: str, given: dict[str, Any], example: str) -> None:
@@ -147,17 +187,34 @@ def require(command: str, given: dict[str, Any], example: str) -> None:
         )
 
 
-def check_feedback(scale: tuple[float, float] | None, binary: bool, rating: str | None) -> None:
-    if binary and scale is not None:
+def check_feedback(
+    scale: tuple[float, float] | None, binary: bool, counts: int | None, rating: str | None
+) -> tuple[float, float] | None:
+    """The range of the values: of ratings, or of counts; None for binary feedback."""
+    if (scale is not None) + binary + (counts is not None) > 1:
         refuse(
-            "--binary", got="--scale too", needed="one of the two", try_="--scale for ratings, --binary for who has what"
+            "--binary, --counts or --scale",
+            got="more than one of them",
+            needed="one",
+            try_="--scale for ratings, --counts for plays or clicks, --binary for who has what",
         )
+    if counts is not None:
+        if not 2 <= counts < 2**24:
+            refuse("--counts", got=f"{counts}", needed="2 or more: the largest count that counts", try_="--counts 20")
+        return 1.0, float(counts)
     if scale is not None and not -3e38 < scale[0] < scale[1] < 3e38:
         refuse(
             "--scale", got=f"{scale[0]:g} {scale[1]:g}", needed="the lowest, then the highest rating", try_="--scale 0.5 5"
         )
     if scale is not None and rating is None:
         refuse("--scale", got="no --rating", needed="the column with the ratings", try_="--rating rating, or --binary")
+    return scale
+
+
+def text_options(
+    delimiter: str | None, decimal: str, encoding: str, null: list[str] | None, quote: str | None
+) -> dict[str, Any]:
+    return {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "null": tuple(null or ()), "quote": quote}
 
 
 def check_engine(engine: str, master: str | None, partitions: int | None, out_of_core: bool | None) -> None:
@@ -169,9 +226,9 @@ def check_engine(engine: str, master: str | None, partitions: int | None, out_of
         refuse("--engine spark", got="--out-of-core or --in-memory", needed="none: Spark decides", try_="leaving it out")
 
 
-def check_file(file: Path) -> None:
-    """Before anything is imported: a mistyped name is the commonest mistake."""
-    if not file.exists():
+def check_file(file: str) -> None:
+    """Before anything is imported: a mistyped name is the commonest mistake. An address is tried when it is read."""
+    if "://" not in file and not Path(file).exists():
         refuse("the ratings file", got=f"{str(file)!r}, which does not exist", needed="a file", try_="another path")
 
 

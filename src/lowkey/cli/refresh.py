@@ -80,7 +80,7 @@ def refresh(
     screen.result({**fields, "epsilon": guarantee.epsilon, "delta": guarantee.delta})
 
 
-def _notes(stream: Path, given: dict[str, Any], file: Path) -> dict[str, Any]:
+def _notes(stream: Path, given: dict[str, Any], file: str) -> dict[str, Any]:
     """What the first call said. Later ones may leave it out, and may not say something else."""
     place = stream / NOTES
     if not place.exists():
@@ -117,7 +117,7 @@ def _open(stream: Path, notes: dict[str, Any]) -> Any:
     return opened
 
 
-def _read(file: Path, notes: dict[str, Any], domain: Any) -> Any:
+def _read(file: str, notes: dict[str, Any], domain: Any) -> Any:
     from lowkey.data.timed import TimedRatings
 
     said = notes["options"]

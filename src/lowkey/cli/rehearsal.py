@@ -30,7 +30,7 @@ def rehearse(order: Order) -> None:
     try:
         fitted = estimator.fit(made_up_people(domain), domain=domain, billboard=Billboard(noise=SeededNoise(0)))
         describe(fitted.model_)
-        _, scores = fitted.recommend({} if domain.feedback == "ratings" else [], n=1)
+        _, scores = fitted.recommend({} if domain.kind == "ratings" else [], n=1)
         trouble = "" if np.isfinite(scores).all() else "scores that are no numbers"
     except LowkeyError:
         raise

@@ -22,6 +22,8 @@ def release(
     rating: o.Rating = None,
     scale: o.Scale = None,
     binary: o.Binary = False,
+    counts: o.Counts = None,
+    time: o.Time = None,
     items: o.Items = None,
     items_column: o.ItemsColumn = None,
     private_catalogue: Annotated[
@@ -51,17 +53,25 @@ def release(
             help="A file outside the ledger's folder that keeps its head: old copies are refused.", show_default=False
         ),
     ] = None,
-    duplicates: o.Duplicates = "error",
+    duplicates: o.Duplicates = None,
     unknown_items: o.UnknownItems = "error",
+    missing: o.Missing = "error",
+    not_swapped: o.NotSwapped = False,
     format: o.Format = None,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = ".",
+    encoding: o.Encoding = "utf8",
+    null: o.Null = None,
+    quote: o.Quote = None,
+    query: o.Query = None,
     out_of_core: o.OutOfCore = None,
     scratch: o.Scratch = None,
     engine: Annotated[str, typer.Option(help="Where the passes run: local or spark.")] = "local",
     master: Annotated[
-        str | None, typer.Option(help="Spark's master, such as local[2] [default: Spark's own].", show_default=False)
+        str | None, typer.Option(help="Spark's master, such as local\\[2] \\[default: Spark's own].", show_default=False)
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(help="Pieces the users are dealt to on Spark [default: its cores].", show_default=False)
+        int | None, typer.Option(help="Pieces the users are dealt to on Spark \\[default: its cores].", show_default=False)
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the same release, which was cut off: nothing is paid twice.")
@@ -86,7 +96,7 @@ def release(
         {
             "--user": user,
             "--item": item,
-            "--scale or --binary": scale or binary,
+            "--scale, --counts or --binary": scale or binary or counts is not None,
             "--items or --private-catalogue": items or private_catalogue,
             "--epsilon": epsilon,
             "--delta or --expected-users": expected_users if delta is None else delta,
@@ -94,7 +104,7 @@ def release(
         },
         f"lowkey release {file} {o.EXAMPLE}",
     )
-    o.check_feedback(scale, binary, rating)
+    scale = o.check_feedback(scale, binary, counts, rating)
     o.check_file(file)
     o.check_engine(engine, master, partitions, out_of_core)
     if items and private_catalogue:
@@ -109,7 +119,24 @@ def release(
     assert item is not None
     assert epsilon is not None
     order = Order(
-        table=o.Table(file, user, item, rating, scale, duplicates, unknown_items, format, out_of_core, scratch),
+        table=o.Table(
+            file,
+            user,
+            item,
+            rating,
+            scale,
+            counts is not None,
+            time,
+            duplicates,
+            unknown_items,
+            missing,
+            not not_swapped,
+            format,
+            o.text_options(delimiter, decimal, encoding, null, quote),
+            query,
+            out_of_core,
+            scratch,
+        ),
         epsilon=epsilon,
         delta=o.delta_for(delta, expected_users) or 0.0,
         adjacency=adjacency,
@@ -208,6 +235,7 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
         from lowkey.methods.feasibility import expectation
 
         screen.say(expectation(order.domain(), order.epsilon, order.delta))
+    screen.say(f"Protects one {order.table.user!r} (--user), and recommends {order.table.item!r} (--item).")
     screen.say("The plan, before any data is read:", "bold")
     screen.table("", ["  release", "posts", "numbers each", "noise/bound", "of the budget"], rows)
     if order.selection:

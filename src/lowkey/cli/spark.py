@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowkey.errors import InputError, refuse
@@ -77,11 +78,14 @@ class Cluster:
         from lowkey.data.spark_errors import on_driver
         from lowkey.data.spark_rows import from_spark
 
-        if (kind := format_of(table.file, table.format)) != "parquet":
+        if "://" in table.file or table.time or table.missing != "error":
+            refuse("--engine spark", got="an address, --time or --missing", needed="a local path without them",
+                   try_="leaving --engine out")  # fmt: skip
+        if (kind := format_of(Path(table.file), table.format)) != "parquet":
             refuse("--engine spark", got=f"a file in the format {kind}", needed="Parquet", try_="converting it first")
         # What is wrong with a file is said in the same words as elsewhere. This reads the footers and no more.
-        ParquetBatches(table.file, names_for(domain.scale, table.user, table.item, table.rating))
-        frame = on_driver(lambda: session.read.parquet(str(table.file.resolve())))
+        ParquetBatches(Path(table.file), names_for(domain.scale, table.user, table.item, table.rating))
+        frame = on_driver(lambda: session.read.parquet(str(Path(table.file).resolve())))
         return from_spark(
             frame,
             domain,

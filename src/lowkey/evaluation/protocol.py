@@ -53,7 +53,7 @@ def evaluate(
     figures: dict[str, float] = {}
     if model.settings.get("rating_range") is not None and held_out.nnz:  # otherwise scores are no ratings
         figures = {"rmse": rmse(predicted, held_out.data), "mae": mae(predicted, held_out.data)}
-    if model.domain.feedback == "ratings":
+    if model.domain.kind == "ratings":
         figures["better of two"] = better_of_two(predicted, held_out)
     figures |= {
         f"recall@{k}": recall_at_k(lists, relevant),

@@ -86,7 +86,7 @@ def _row(served: Served, history: Any, unknown: str, limits: Limits) -> Any:
         else:
             history = [item for item, known in zip(history, there, strict=True) if known]
     if not history:  # in either shape: nothing is known of this person
-        history = {} if model.domain.feedback == "ratings" else []
+        history = {} if model.domain.kind == "ratings" else []
     return model.histories(history)
 
 

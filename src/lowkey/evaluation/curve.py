@@ -1,0 +1,219 @@
+"""Lab room: `lowkey curve`: quality against epsilon, on data that is treated as public. Its numbers are not private."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from lowkey.cli import options as o
+from lowkey.cli.screen import Screen
+from lowkey.errors import refuse
+from lowkey.evaluation.commands import NOT_PRIVATE, K, Seed, show_figures
+
+if TYPE_CHECKING:
+    from lowkey.cli.training import Order
+
+EXACT_EPSILON = 1e4  # what a method without noise is told: defaults that follow the noise level expect next to none
+KEPT = 0.8  # of what the method brings without noise: from there on an epsilon is recommended
+CEILING = "without noise"
+FLOORS = {"Popularity": "most popular", "Bias": "averages"}
+
+
+def curve(
+    file: o.Ratings,
+    user: o.User = None,
+    item: o.Item = None,
+    rating: o.Rating = None,
+    scale: o.Scale = None,
+    binary: o.Binary = False,
+    counts: o.Counts = None,
+    time: o.Time = None,
+    items: o.Items = None,
+    items_column: o.ItemsColumn = None,
+    epsilons: Annotated[
+        str, typer.Option(help="The epsilons to try, with commas between; inf is without noise.")
+    ] = "0.25,0.5,1,2,4,8",
+    delta: o.Delta = None,
+    expected_users: o.ExpectedUsers = None,
+    goal: o.Goal = "lists",
+    method: o.Method = None,
+    settings: o.Set = None,
+    adjacency: o.Adjacency = "add-remove",
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw it in this file.", metavar="FILE.svg", show_default=False)
+    ] = None,
+    k: K = 20,
+    seed: Seed = 0,
+    duplicates: o.Duplicates = None,
+    unknown_items: o.UnknownItems = "error",
+    missing: o.Missing = "error",
+    format: o.Format = None,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = ".",
+    encoding: o.Encoding = "utf8",
+    null: o.Null = None,
+    quote: o.Quote = None,
+    query: o.Query = None,
+    as_json: o.Json = False,
+) -> None:
+    """Show quality against epsilon, between a floor (what is popular, or average) and a ceiling (the method without noise).
+
+    For data that is treated as public. A tenth of the users is held out; each shows the model 80 % of the own entries.
+
+    Example: lowkey curve ratings.parquet --user user --item item --rating rating --scale 1 5 --items 1..1682 --delta 1e-6
+    """
+    o.require(
+        "curve",
+        {
+            "--user": user,
+            "--item": item,
+            "--scale, --counts or --binary": scale or binary or counts is not None,
+            "--items": items,
+            "--delta or --expected-users": expected_users if delta is None else delta,
+        },
+        f"lowkey curve {file} --user user --item item --rating rating --scale 1 5 --items 1..1682 --delta 1e-6",
+    )
+    scale = o.check_feedback(scale, binary, counts, rating)
+    o.check_file(file)
+    wanted = _epsilons(epsilons)
+    if figure is not None and (figure.suffix != ".svg" or not figure.absolute().parent.is_dir()):
+        refuse("--figure", got=repr(str(figure)), needed="a name that ends in .svg, in a folder that exists",
+               try_="--figure curve.svg")  # fmt: skip
+    assert user is not None
+    assert item is not None
+    assert items is not None
+    screen = Screen(as_json=as_json)
+    with screen.working("Starting"):
+        from lowkey.cli.training import Order
+
+    table = o.Table(
+        file, user, item, rating, scale, counts is not None, time, duplicates, unknown_items, missing, format=format,
+        text=o.text_options(delimiter, decimal, encoding, null, quote), query=query,
+    )  # fmt: skip
+    order: dict[str, Any] = {
+        "table": table,
+        "delta": o.delta_for(delta, expected_users) or 0.0,
+        "adjacency": adjacency,
+        "method": method,
+        "parameters": o.parameters(settings),
+        "items": o.catalogue(items, items_column or item),
+        "expected_users": expected_users,
+        "goal": goal,
+    }
+    orders = {epsilon: Order(epsilon=min(epsilon, EXACT_EPSILON), **order) for epsilon in (*wanted, math.inf)}
+    runs = _runs(orders)
+    found = _measure(runs, table, orders[math.inf].domain(), screen, k, seed)
+    measure = f"recall@{k}" if runs[-1].method == "Popularity" else "rmse"
+    by_epsilon = {run.epsilon: found[run.name] for run in runs if run.epsilon is not None}
+    verdict = judge(by_epsilon, found[runs[-1].name], measure, FLOORS[runs[-1].method])
+    show_figures(screen, f"{runs[0].method} against its floor and ceiling", found)
+    screen.say(verdict.sentence, "bold")
+    if figure is not None:
+        from lowkey.report.quality import quality_figure
+
+        levels = {CEILING: verdict.ceiling, runs[-1].name: verdict.floor}
+        figure.write_text(quality_figure(measure, verdict.values, levels, verdict.epsilon), "utf-8")
+        screen.say(f"Drawn in {figure}.")
+    screen.say(NOT_PRIVATE, "yellow")
+    screen.result({"figures": found, "recommended_epsilon": verdict.epsilon, "verdict": verdict.sentence, "private": False})
+
+
+class Run(NamedTuple):
+    name: str
+    method: str
+    epsilon: float | None  # None: the floor; infinite: without noise
+    model: Any
+
+
+def _runs(orders: dict[float, Order]) -> list[Run]:
+    """Every epsilon; without noise, the ceiling; and the floor."""
+    from lowkey.evaluation.exact import exact_twin
+    from lowkey.methods.registry import estimator
+
+    runs: list[Run] = []
+    for epsilon, order in orders.items():
+        made: Any = order.build(order.domain())
+        name, method = f"epsilon {epsilon:g}", type(made).__name__
+        if math.isinf(epsilon):
+            name, made = CEILING, exact_twin(type(made))(**made.get_params(deep=False))
+        runs.append(Run(name, method, epsilon, made))
+    last = next(reversed(orders.values()))
+    floor = "Popularity" if last.goal == "lists" or last.table.scale is None else "Bias"
+    return [*runs, Run(FLOORS[floor], floor, None, estimator(floor)())]
+
+
+def _measure(
+    runs: list[Run], table: o.Table, domain: Any, screen: Screen, k: int, seed: int
+) -> dict[str, dict[str, float]]:
+    from sklearn.base import clone
+
+    from lowkey.cli.rehearsal import made_up_people
+    from lowkey.evaluation.protocol import evaluate
+    from lowkey.evaluation.splits import hold_out_users
+
+    with screen.working("Reading the data"):
+        split = hold_out_users(table.read(domain), seed=seed)
+    with screen.working("Compiling what is needed"):  # once, so that the time left is that of the fits
+        for one in {run.method: run for run in runs}.values():
+            fresh: Any = clone(one.model)
+            fresh.fit(made_up_people(domain), domain=domain)
+    found = {}
+    with screen.working("Fitting and measuring", len(runs)) as advance:
+        for run in runs:
+            found[run.name] = evaluate(run.model.fit(split.train), split.histories, split.held_out, k)
+            advance()
+    return found
+
+
+class Verdict(NamedTuple):
+    """What the figures say: the measure, its value per epsilon, floor and ceiling, and the epsilon to take, if any."""
+
+    measure: str
+    values: dict[float, float]
+    floor: float
+    ceiling: float
+    epsilon: float | None
+    sentence: str
+
+
+def judge(figures: dict[float, dict[str, float]], floor: dict[str, float], measure: str, floor_name: str) -> Verdict:
+    """The smallest epsilon that keeps most of what the method brings; or that the floor is as good, or better."""
+    better = -1.0 if measure == "rmse" else 1.0
+    values = {epsilon: found[measure] for epsilon, found in figures.items()}
+    ceiling, low = values.pop(math.inf), floor[measure]
+    gains = {epsilon: better * (value - low) for epsilon, value in values.items()}
+    most = better * (ceiling - low)
+    enough = [epsilon for epsilon in sorted(gains) if gains[epsilon] >= KEPT * most > 0.0]
+    if enough:
+        share = min(gains[enough[0]] / most, 1.0)
+        said = (
+            f"Recommended: epsilon {enough[0]:g}, the smallest here that keeps at least {KEPT:.0%} of what the method "
+            f"brings over {floor_name} ({share:.0%} by {measure})."
+        )
+    elif max(gains.values(), default=0.0) <= 0.0:
+        said = (
+            f"{floor_name.capitalize()} wins: by {measure} no epsilon here is better. Try more users, a larger epsilon, or "
+            "--method bias, which is that and costs less."
+        )
+    else:
+        best = max(gains, key=lambda epsilon: gains[epsilon])
+        said = (
+            f"No epsilon here keeps {KEPT:.0%} of what the method brings over {floor_name}; epsilon {best:g} comes nearest "
+            f"({gains[best] / most if most > 0 else 1:.0%} by {measure})."
+        )
+    return Verdict(measure, values, low, ceiling, enough[0] if enough else None, said)
+
+
+def _epsilons(text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    finite = sorted({number for number in numbers if not math.isinf(number)})
+    if not finite or any(not number > 0.0 for number in numbers):
+        refuse("--epsilons", got=repr(text), needed="numbers above 0 with commas between, and inf if you like",
+               try_="--epsilons 0.5,1,2,inf")  # fmt: skip
+    return finite
