@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from lowkey import __version__
@@ -114,11 +115,10 @@ def _told(folder: Path, order: Order, plans: list[Plan]) -> str:
 
 def _fingerprint(order: Order) -> str:
     """Of everything public that the sums and the model depend on."""
-    table = order.table
+    table = {**asdict(order.table), "file": Path(order.table.file).name, "out_of_core": None, "scratch": None}
     ids = "" if order.items is None else "\n".join(map(str, order.domain().item_ids.to_pylist()))
     facts = [
-        __version__, table.file.name, table.user, table.item, table.rating, table.scale, table.duplicates,
-        table.unknown_items, order.epsilon, order.delta, order.adjacency, order.goal, order.method, order.parameters,
+        __version__, table, order.epsilon, order.delta, order.adjacency, order.goal, order.method, order.parameters,
         order.expected_users, [plan.to_json() for plan in order.plans()], ids,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]

@@ -25,7 +25,7 @@ def serve(
     ] = None,
     name: Annotated[str, typer.Option(help="The model's name under /v2/models.")] = "lowkey",
     token_file: Annotated[
-        Path | None, typer.Option(help=f"A file with the token that requests need [or: {TOKEN}].", show_default=False)
+        Path | None, typer.Option(help=f"A file with the token that requests need \\[or: {TOKEN}].", show_default=False)
     ] = None,
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A site whose pages may ask, such as https://shop.example.", show_default=False)

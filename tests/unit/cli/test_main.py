@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shlex
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow.parquet
@@ -20,6 +22,7 @@ import lowkey as lk
 from lowkey.cli.main import COMMANDS, run
 from lowkey.cli.options import delta_for
 from lowkey.data.synthetic import taste, write_taste
+from lowkey.evaluation.curve import judge
 from lowkey.methods import registry
 from lowkey.methods.choice import default_method
 
@@ -225,18 +228,37 @@ def test_recommend_answers_many_people_on_stdin(here: Path, capsys: Any, monkeyp
     assert lowkey("recommend made --history - --unknown-items drop") == 0
 
 
-def test_evaluate_and_curve_say_that_they_are_not_private(here: Path, capsys: Any) -> None:
+def test_evaluate_and_curve_say_that_they_are_not_private(here: Path, tmp_path: Path, capsys: Any) -> None:
     assert lowkey("evaluate made ratings.parquet --user user --item item --rating rating") == 0
     text = capsys.readouterr().out
     assert "rmse" in text
     assert "not private" in text
     line = "curve ratings.parquet --user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --delta 1e-5"
-    assert lowkey(f"{line} --method bias --epsilons 0.01,1000 --json") == 0
+    assert lowkey(f"{line} --for ratings --method bias --epsilons 0.01,1000,inf --figure {tmp_path / 'c.svg'} --json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["private"] is False
     figures = answer["figures"]
+    assert list(figures) == ["epsilon 0.01", "epsilon 1000", "without noise", "averages"]
     assert figures["epsilon 1000"]["rmse"] < figures["epsilon 0.01"]["rmse"]
-    assert figures["epsilon 1000"]["rmse"] == pytest.approx(figures["not private (Bias)"]["rmse"], rel=0.05)
+    assert figures["epsilon 1000"]["rmse"] == pytest.approx(figures["averages"]["rmse"], rel=0.05)
+    drawing = ElementTree.parse(tmp_path / "c.svg")
+    assert {text.text for text in drawing.iter() if text.tag.endswith("text")} >= {"epsilon", "rmse", "without noise"}
+
+
+@pytest.mark.parametrize(
+    ("private", "ceiling", "recommended", "words"),
+    [
+        ({0.5: 0.11, 1.0: 0.19, 2.0: 0.195}, 0.2, 1.0, "Recommended: epsilon 1,"),
+        ({0.5: 0.05, 1.0: 0.09}, 0.2, None, "Most popular wins"),
+        ({0.5: 0.11, 1.0: 0.12}, 0.2, None, "epsilon 1 comes nearest"),
+        ({0.5: 0.10}, 0.1, None, "Most popular wins"),
+    ],
+)
+def test_what_a_curve_recommends(private: Any, ceiling: float, recommended: float | None, words: str) -> None:
+    figures = {epsilon: {"recall@20": value} for epsilon, value in {**private, math.inf: ceiling}.items()}
+    verdict = judge(figures, {"recall@20": 0.1}, "recall@20", "most popular")
+    assert (verdict.epsilon, verdict.floor, verdict.ceiling) == (recommended, 0.1, ceiling)
+    assert words in verdict.sentence
 
 
 def test_export(here: Path, tmp_path: Path) -> None:
