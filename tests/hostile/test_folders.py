@@ -57,12 +57,12 @@ def use(folder: Path) -> bool:
         for history in ({first: limits[1]}, {}) if limits else ([first], []):
             _, scores = model.recommend(history, n=1)
             assert np.isfinite(scores).all()
-        build_report(read_manifest(folder), model.ledger)
         write_npy(model, folder.parent / "npy")
         write_parquet(model, folder.parent / "parquet")
     except LowkeyError:
         assert not good
     if good:
+        build_report(read_manifest(folder), model.ledger)
         open_release(folder)
     return good
 

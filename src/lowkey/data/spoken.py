@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -52,20 +53,28 @@ class Spoken(Closed):
 
     # On disk ---------------------------------------------------------------------------------------------------------
     def write(self, folder: Path, stream: str, ledger: Ledger) -> None:
-        folder.mkdir(mode=0o700, exist_ok=True)
         order = sorted(self._marks)
         marks = np.frombuffer(b"".join(order), np.uint8).reshape(-1, 16)
         releases = np.array([self._marks[mark] for mark in order], np.int64)
         facts = {"stream": stream, "release": self.release, "head": ledger.fingerprint}
         arrays = {"secret": np.frombuffer(self._secret, np.uint8), "marks": marks, "releases": releases}
         facts["check"] = _check(facts, arrays)
-        draft = folder / f".{FILE}.incomplete"
-        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(file, "wb") as out:
-            np.savez(out, facts=np.array(json.dumps(facts)), **arrays)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(draft, folder / FILE)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            draft = folder / f".{FILE}.incomplete"
+            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(file, "wb") as out:
+                np.savez(out, facts=np.array(json.dumps(facts)), **arrays)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(draft, folder / FILE)
+        except OSError as error:
+            raise LedgerError(
+                what="the private state of this stream can't be written",
+                got=error.strerror or type(error).__name__,
+                needed="a disk with room and permission",
+                try_="the same again, with room: nothing of this release was posted",
+            ) from None
 
     @classmethod
     def read(cls, folder: Path, stream: str, ledger: Ledger) -> Spoken:
@@ -77,6 +86,8 @@ class Spoken(Closed):
                 raise _refused("none")
             return cls.fresh()
         try:
+            if sum(part.file_size for part in zipfile.ZipFile(path).filelist) > path.stat().st_size:
+                raise ValueError("it was written without compression")
             with np.load(path, allow_pickle=False) as held:
                 facts: dict[str, Any] = json.loads(str(held["facts"]))
                 arrays = {name: held[name] for name in ("secret", "marks", "releases")}

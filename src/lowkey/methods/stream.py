@@ -57,7 +57,7 @@ class Stream:
         noise: NoiseSource | None = None,
     ) -> None:
         self.folder, self.method, self.domain, self.calendar = Path(folder), method, domain, calendar
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self.settings = method.resolve(domain)
         self.posts = KeptPosts(self.folder / POSTS)
         self.billboard = Billboard(Ledger(self.folder / LEDGER), noise=noise, kept=self.posts)
@@ -167,6 +167,14 @@ class Stream:
         for t, noise in enumerate(self.schedule.noise.tolist(), 1):
             rows.append(f"{t:>8}{noise:>8.3f}{gaussian_epsilon(mu / noise, delta):>15.2f}{split:>8.2f}")
         return "\n".join(rows)
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        got = error.strerror or type(error).__name__
+        refuse(f"the stream's folder {folder}", got=got, needed="a place that can be written", try_="another place")
 
 
 def _plain(plan: Plan) -> str:

@@ -33,7 +33,10 @@ class KeptPosts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise _unwritten(folder, error, "nothing was spent") from None
 
     def make_room(self, numbers: int) -> None:
         """Before anything is reserved: a disk that is too full for the post is found out now."""

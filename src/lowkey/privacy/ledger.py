@@ -124,12 +124,20 @@ class Ledger(Book):
             held = {"then": [line.to_json() for line in then]} if then else {}
             self._append({"kind": "plan", "plan": plan.to_json(), **held})
             self._holds[hold.seq] = hold
-            if plan.schedule is not None:  # in full, whatever comes of it
-                booked = {"stream": plan.schedule.name, "releases": plan.schedule.horizon}
-                for line in plan.lines:
-                    record = {"kind": "reserve", "line": line.to_json(), "statistic": booked, "noise_is_private": True}
-                    self._append({**record, "plan": hold.seq})
+            self._book(hold.seq, plan)
             return hold
+
+    def _book(self, seq: int, plan: Plan) -> None:
+        """A stream is reserved in full, whatever comes of it. Where that was cut off, it is done before the first part."""
+        if plan.schedule is None:
+            return
+        done = {r["line"]["name"] for r in self.records if r["kind"] == "reserve" and r.get("plan") == seq}
+        missing = tuple(line for line in plan.lines if line.name not in done)
+        self._check_total(missing)
+        booked = {"stream": plan.schedule.name, "releases": plan.schedule.horizon}
+        for line in missing:
+            record = {"kind": "reserve", "line": line.to_json(), "statistic": booked, "noise_is_private": True}
+            self._append({**record, "plan": seq})
 
     def resume_plan(self, plan: Plan, paid: Paid, *, instead: Hold | None = None, pay_again: bool = False) -> Hold:
         """Go on with a plan that was cut off: what it has left to post is held again, if it still fits.
@@ -175,7 +183,9 @@ class Ledger(Book):
         """Put one post of a stream on record before it happens. It is paid for: the stream is."""
         with self._locked():
             self._catch_up()
-            Parts.of(self.records, stream).check_next(line.name, release)
+            parts = Parts.of(self.records, stream)
+            parts.check_next(line.name, release)
+            self._book(parts.seq, parts.plan)
             return self._append(
                 {
                     "kind": "part",

@@ -20,13 +20,14 @@ from lowkey.privacy.plan import Plan
 class Parts:
     """The parts of one stream, as the records of a ledger tell."""
 
+    seq: int  # the line on which the stream was planned
     plan: Plan
     drawn: dict[tuple[str, int], int]  # name and release: the number of its last ``part`` line
     posted: dict[tuple[str, int], str]  # name and release: the hash of what was posted
 
     @classmethod
     def of(cls, records: Sequence[Record], stream: str) -> Parts:
-        plans = [r["plan"] for r in records if r["kind"] == "plan" and r["plan"].get("schedule", {}).get("name") == stream]
+        plans = [r for r in records if r["kind"] == "plan" and r["plan"].get("schedule", {}).get("name") == stream]
         if len(plans) != 1:
             raise PlanError(
                 what="a part of a stream",
@@ -37,7 +38,8 @@ class Parts:
         drawn = {(r["name"], r["release"]): r["seq"] for r in records if r["kind"] == "part" and r["stream"] == stream}
         named = {r["seq"]: (r["name"], r["release"]) for r in records if r["kind"] == "part" and r["stream"] == stream}
         commits = [r for r in records if r["kind"] == "commit" and r["reservation"] in named]
-        return cls(Plan.from_json(plans[0]), drawn, {named[r["reservation"]]: r["sha256"] for r in commits})
+        posted = {named[r["reservation"]]: r["sha256"] for r in commits}
+        return cls(plans[0]["seq"], Plan.from_json(plans[0]["plan"]), drawn, posted)
 
     def last(self, name: str) -> int:
         """The number of the last release of which this was posted; 0: none."""
