@@ -1,6 +1,6 @@
 """Several curators want the last of a budget: exactly one gets it, whatever they call the ledger; nothing is burnt.
 
-``LOWKEY_RACES=200`` runs so many rounds of each kind in place of a few.
+``LOWKEY_RACES=200`` (make races) runs so many rounds of each kind in place of a few.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def race(paths: list[Path]) -> list[bool]:
 @pytest.mark.parametrize("racers", [2, 4, 8])
 @pytest.mark.parametrize("names", ["one name", "hard links", "symbolic links"])
 def test_exactly_one_of_many_gets_the_last_of_a_budget(tmp_path: Path, racers: int, names: str) -> None:
+    begun = time.monotonic()
     for attempt in range(ROUNDS):
         path = tmp_path / f"{attempt}.jsonl"
         Ledger(path, total=TOTAL)
@@ -75,6 +76,7 @@ def test_exactly_one_of_many_gets_the_last_of_a_budget(tmp_path: Path, racers: i
         records = Ledger.loads(path.read_bytes())
         assert len(records.spent()) == POSTS
         assert records.guarantee().epsilon <= TOTAL[0]
+    print(f"\n{ROUNDS} races of {racers} through {names}: one winner each; {time.monotonic() - begun:.0f} s")
 
 
 def test_exactly_one_thread_gets_the_last_of_a_budget_in_memory() -> None:

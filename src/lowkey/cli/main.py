@@ -89,7 +89,7 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted; no release was written")
+        _complain("interrupted; what was reserved counts, and a release is there whole or not at all")
         return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()

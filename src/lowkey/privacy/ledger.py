@@ -111,11 +111,7 @@ class Ledger(Book):
             self._catch_up()
             for earlier in self.plans():
                 check_units(earlier, plan)
-                if (
-                    plan.schedule is not None
-                    and earlier.schedule is not None
-                    and earlier.schedule.name == plan.schedule.name
-                ):
+                if plan.schedule and earlier.schedule and earlier.schedule.name == plan.schedule.name:
                     raise broken("a stream of this name is booked on it already")
             if instead is not None:
                 instead.end()
