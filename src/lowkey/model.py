@@ -85,8 +85,19 @@ class Model:
         limits = self.settings.get("rating_range")
         return scores if limits is None else np.clip(scores, *limits)
 
+    def ranked(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """What items are ranked by: the scores, or, of expected ratings, popularity and a part of them."""
+        ranking = self.arrays.get("ranking")
+        if ranking is None:
+            return scores
+        return scores * scores.dtype.type(self._ranking_scale) + ranking.astype(scores.dtype)
+
+    @property
+    def _ranking_scale(self) -> float:
+        return float(self.settings.get("ranking_scale", 0.0))
+
     def scores(self, X: Any) -> NDArray[np.float64]:
-        """(n_rows, n_items): what items are ranked by."""
+        """(n_rows, n_items): of expected ratings, before they are clipped to the scale."""
         rows = self.histories(X)
         scores, score = np.empty(rows.shape), self._rule.scorer(rows)
         for part in self._chunks(rows):
@@ -98,7 +109,7 @@ class Model:
         return self._rule.transform(self.histories(X))
 
     def item_vectors(self) -> NDArray[np.float64]:
-        """(n_items, width + 1), for search by inner product: a score is (transform, 1) . vector, before any clipping."""
+        """(n_items, width + 1), for search by inner product: (transform, 1) . vector is what items are ranked by."""
         if not isinstance(self._rule, LinearRule):
             refuse(
                 "item vectors",
@@ -106,7 +117,11 @@ class Model:
                 needed="a model of factors",
                 try_="recommend, or export --to npy",
             )
-        return self._rule.item_vectors
+        vectors = self._rule.item_vectors
+        if "ranking" in self.arrays:
+            vectors = vectors * self._ranking_scale
+            vectors[:, -1] += self.arrays["ranking"]
+        return vectors
 
     def predict(self, X: Any, items: Any = None) -> NDArray[np.float64]:
         """Expected ratings (or scores): (n_rows, n_items) for CSR rows, or of ``items`` by id for one history."""
@@ -161,7 +176,7 @@ class Model:
         score = self._rule.scorer(rows, np.float32)
 
         def fill(part: slice) -> None:
-            scores = score(part)
+            scores = self.ranked(score(part))
             if barred is not None:
                 scores[:, barred] = -np.inf
             positions[part], best[part] = top_n(scores, n, rows[part] if exclude_seen else None)
@@ -173,7 +188,7 @@ class Model:
             # A thread per chunk beats BLAS on all threads for one after the other: the scan runs beside the product.
             with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
                 list(pool.map(fill, chunks))
-        return self.domain.ids(positions), self.as_ratings(best)
+        return self.domain.ids(positions), best if "ranking" in self.arrays else self.as_ratings(best)
 
     def _known(self, what: str, ids: Any) -> NDArray[np.int32]:
         positions = self.domain.positions(list(ids))

@@ -27,6 +27,9 @@ def rule_models() -> dict[str, Model]:
     both = {"item_factors": factors, "item_bias": bias}
     made: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[float, float] | None]] = {
         "factors": ("factors", both, {**stars, "reg": 2.0}, STARS),
+        "factors, ranked": (
+            "factors", {**both, "ranking": rng.normal(3.0, 1.5, N_ITEMS)}, {**stars, "reg": 2.0, "ranking_scale": 0.4}, STARS
+        ),
         "factors, no offset": ("factors", both, {**stars, "offset_reg": None, "reg": 0.5}, STARS),
         "factors of likes": ("factors", both, {**likes, "reg": 1.0, "unobserved_weight": 0.02}, None),
         "bias": ("factors", {"item_factors": factors[:, :0], "item_bias": bias}, {**stars, "reg": 1.0}, STARS),

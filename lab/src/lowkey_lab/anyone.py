@@ -1,9 +1,13 @@
-"""Lab room: ratings on data that no default was set on: is any release behind what is trivial?
+"""Lab room: anybody's data: is any default release behind what is trivial?
 
-``python -m lowkey_lab.anyone [--data a,b] [--draws 1,2] [--epsilons 1,5] [--unknown] results.jsonl`` prints one row per
-data set and epsilon: the *trivial* model (a global mean and a damped own offset), *two ridges* (mean, item effects and
-offsets; both ridges chosen on the tested users: a bound, not a method), ``Bias``, and the private methods, all as RMSE on
-the same held-out users. What the results file holds is not run again.
+``python -m lowkey_lab.anyone results.jsonl [--goals ratings,lists] [--data a,b] [--draws 0,1] [--epsilons 1,5]`` fits the
+defaults of ``DPRecommender``, with an expected number of users and without one, and prints a table per goal.
+
+Ratings, by RMSE: beside the *trivial* model (a global mean and a damped own offset), *two ridges* (mean, item effects,
+offsets), the non-private ``Bias`` and ``DPBias``; and, of the same releases, Recall@20 beside ``Popularity``. Lists, by
+Recall@20 of who took what: beside ``Popularity`` and EASE without noise. The damping of *trivial*, both ridges and EASE's
+are chosen on the tested users: they are bounds, not methods. A fifth of the users is tested, each with four fifths of the
+ratings shown; of a large set a sample of them (``MOST_SCORES``). What the results file holds is not run again. NOT PRIVATE.
 """
 
 from __future__ import annotations
@@ -11,49 +15,78 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse
 
 import lowkey as lk
+from lowkey.evaluation.metrics import recall_at_k
 from lowkey.evaluation.protocol import evaluate
 from lowkey.evaluation.splits import Split, hold_out_users
+from lowkey.linalg.topn import top_n
 from lowkey_lab import sources
 from lowkey_lab.datasets import most_rated
 
 RANGES = {
-    "ciaodvd": (1.0, 5.0),
     "ml-100k": (1.0, 5.0),
+    "ciaodvd": (1.0, 5.0),
+    "rc": (0.0, 2.0),
     "jester5k": (-10.0, 10.0),
-    "book-crossing": (1.0, 10.0),
+    "msweb": None,  # who went where
     "ml-1m": (1.0, 5.0),
+    "book-crossing": (1.0, 10.0),
+    "jester": (-10.0, 10.0),
 }
 TOP = {"book-crossing": 20_000}
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 20.0)
-METHODS = ("DPBias", "DPFactors")
 REGS = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 15.0)
+EASE_REGS = (10.0, 30.0, 100.0, 300.0, 1000.0)
+EASE_ITEMS = 4_000  # above, its matrix takes too long
 TURNS = 6  # of items and users in the two-ridge fit
-DELTA, HELD_OUT, FOLD_IN = 1e-5, 0.1, 0.8
+DELTA, HELD_OUT, FOLD_IN = 1e-5, 0.2, 0.8
+MOST_SCORES = 6e7  # tested users times items
+BOUNDS = {"ratings": ("trivial", "two ridges", "Bias", "Popularity"), "lists": ("Popularity", "EASE")}
+METHODS = {"ratings": ("default", "DPBias"), "lists": ("default",)}
+MEASURE = {"ratings": "rmse", "lists": "recall@20"}
 
 
-def rows_of(name: str) -> Any:
+class Task(NamedTuple):
+    goal: str
+    data: str
+    draw: int
+    method: str
+    epsilon: float | None
+    known_crowd: bool
+
+
+@lru_cache(2)
+def rows_of(name: str, goal: str = "ratings") -> Any:
     """Explicit ratings alone (Book-Crossing writes 0 where somebody only had a book); of a repeated pair the last one."""
-    table = sources.columns(name)
-    given = table["rating"] >= RANGES[name][0]
+    table, limits = sources.columns(name), RANGES[name]
+    given = table["rating"] >= (-np.inf if limits is None else limits[0])
     pairs = np.stack([table["user"], table["item"]])[:, given][:, ::-1]
     last = np.flatnonzero(given)[::-1][np.unique(pairs, axis=1, return_index=True)[1]]
     rows = sources.as_rows({column: values[last] for column, values in table.items()})
     rows = most_rated(rows, TOP[name]) if name in TOP else rows
-    return scipy.sparse.csr_array(rows[np.diff(rows.indptr) > 0])
+    rows = scipy.sparse.csr_array(rows[np.diff(rows.indptr) > 0])
+    if goal == "lists":
+        rows.data[:] = 1.0
+    return rows
 
 
-def split_of(name: str, draw: int, *, known_crowd: bool) -> Split:
-    rows = rows_of(name)
-    users = round((1.0 - HELD_OUT) * rows.shape[0]) if known_crowd else None
-    domain = lk.Domain(rows.shape[1], RANGES[name], expected_users=users)
-    return hold_out_users(lk.Ratings.from_csr(rows, domain), HELD_OUT, FOLD_IN, draw)
+@lru_cache(2)
+def split_of(name: str, draw: int, goal: str = "ratings", *, known_crowd: bool = True) -> Split:
+    rows = rows_of(name, goal)
+    users = rows.shape[0] - round(HELD_OUT * rows.shape[0]) if known_crowd else None
+    feedback, limits = ("ratings", RANGES[name]) if goal == "ratings" else ("binary", None)
+    domain = lk.Domain(rows.shape[1], limits, feedback, expected_users=users)
+    split = hold_out_users(lk.Ratings.from_csr(rows, domain), HELD_OUT, FOLD_IN, draw)
+    tested = max(1, int(MOST_SCORES / rows.shape[1]))
+    return Split(split.train, split.histories[:tested], split.held_out[:tested])
 
 
 def owners(rows: Any) -> Any:
@@ -92,60 +125,113 @@ def two_ridges(split: Split, limits: tuple[float, float]) -> float:
     return min(found)
 
 
-def measured(name: str, draw: int, method: str, epsilon: float | None, known_crowd: bool) -> float:
-    split = split_of(name, draw, known_crowd=known_crowd)
-    if method in ("trivial", "two ridges"):
-        return (trivial if method == "trivial" else two_ridges)(split, RANGES[name])
-    make = getattr(lk, method)
-    model = (make() if epsilon is None else make(epsilon=epsilon, delta=DELTA)).fit(split.train)
-    return float(evaluate(model, split.histories, split.held_out)["rmse"])
+def ease(split: Split) -> float:
+    """Steck 2019, the best of its ridges; nan where the catalogue is too large."""
+    train: Any = split.train._open_csr()
+    if train.shape[1] > EASE_ITEMS:
+        return np.nan
+    gram, found = (train.T @ train).toarray().astype(np.float64), []
+    for reg in EASE_REGS:
+        inverse = scipy.linalg.inv(gram + reg * np.eye(len(gram)))
+        weights = -inverse / np.diag(inverse)
+        np.fill_diagonal(weights, 0.0)
+        positions, best = top_n(np.asarray(split.histories @ weights), 20, scipy.sparse.csr_array(split.histories))
+        found.append(recall_at_k(np.where(np.isfinite(best), positions, -1), split.held_out))
+    return max(found)
 
 
-def tasks(arguments: argparse.Namespace) -> Iterator[tuple[str, int, str, float | None, bool]]:
-    for name in arguments.data.split(","):
-        for draw in map(int, arguments.draws.split(",")):
-            yield from ((name, draw, method, None, True) for method in ("trivial", "two ridges", "Bias"))
-            for epsilon in map(float, arguments.epsilons.split(",")):
-                yield from ((name, draw, method, epsilon, not arguments.unknown) for method in arguments.methods.split(","))
+def measured(task: Task) -> dict[str, float]:
+    split, limits = split_of(task.data, task.draw, task.goal, known_crowd=task.known_crowd), RANGES[task.data]
+    if task.method == "EASE":
+        return {"recall@20": ease(split)}
+    if task.method in ("trivial", "two ridges"):
+        assert limits is not None
+        return {"rmse": (trivial if task.method == "trivial" else two_ridges)(split, limits)}
+    if task.method == "default":
+        model: Any = lk.DPRecommender(task.epsilon, DELTA, goal=task.goal)
+    else:
+        kind: Any = getattr(lk, task.method)
+        model = kind() if task.epsilon is None else kind(epsilon=task.epsilon, delta=DELTA)
+    found = evaluate(model.fit(split.train), split.histories, split.held_out)
+    return {name: float(found[name]) for name in ("rmse", "recall@20") if name in found}
 
 
-def table(results: dict[str, float], arguments: argparse.Namespace) -> Iterator[str]:
-    """Means over draws; of private methods also how far they are above the trivial model of the same draw."""
-    draws = list(map(int, arguments.draws.split(",")))
+def tasks(given: argparse.Namespace) -> Iterator[Task]:
+    """One draw of everything after the other: a table of fewer draws is whole, too."""
+    epsilons = list(map(float, given.epsilons.split(",")))
+    for draw in map(int, given.draws.split(",")):
+        for name in given.data.split(","):
+            for goal in given.goals.split(","):
+                if goal == "ratings" and RANGES[name] is None:
+                    continue
+                yield from (Task(goal, name, draw, method, None, True) for method in BOUNDS[goal])
+                for known in (True, False):
+                    yield from (Task(goal, name, draw, m, e, known) for e in epsilons for m in METHODS[goal])
 
-    def mean(*task: Any) -> tuple[float, float]:
-        name, method, epsilon, known = task
-        values = np.array([results.get(json.dumps([name, d, method, epsilon, known]), np.nan) for d in draws])
-        base = np.array([results.get(json.dumps([name, d, "trivial", None, True]), np.nan) for d in draws])
-        return float(np.mean(values)), float(np.mean(values - base))
 
-    for name in arguments.data.split(","):
-        fixed = [f"{method} {mean(name, method, None, True)[0]:.4f}" for method in ("trivial", "two ridges", "Bias")]
-        yield f"{name}: " + ", ".join(fixed)
-        for epsilon in map(float, arguments.epsilons.split(",")):
-            found = [(m, *mean(name, m, epsilon, not arguments.unknown)) for m in arguments.methods.split(",")]
-            yield f"  epsilon {epsilon:g}: " + ", ".join(f"{m} {value:.4f} ({above:+.4f})" for m, value, above in found)
+class Table:
+    """Means over the draws of which everything is there."""
+
+    def __init__(self, results: dict[str, dict[str, float]], given: argparse.Namespace) -> None:
+        self.results, self.draws = results, list(map(int, given.draws.split(",")))
+        self.epsilons = list(map(float, given.epsilons.split(",")))
+
+    def values(self, goal: str, name: str, method: str, epsilon: float | None, known: bool, measure: str) -> Any:
+        keys = [json.dumps(Task(goal, name, draw, method, epsilon, known)) for draw in self.draws]
+        return np.array([self.results.get(key, {}).get(measure, np.nan) for key in keys])
+
+    def lines(self, goal: str, name: str) -> Iterator[str]:
+        """Each with the difference to the simplest model of the same draw; of ratings, that of their lists, too."""
+        measure, bounds, other = MEASURE[goal], BOUNDS[goal], {"Popularity": "recall@20"}
+        of_bounds = {m: self.values(goal, name, m, None, True, other.get(m, measure)) for m in bounds}
+        for known in (True, False):
+            for epsilon in self.epsilons:
+                found = [self.values(goal, name, m, epsilon, known, measure) for m in METHODS[goal]]
+                whole = np.isfinite(np.sum([*found, of_bounds[bounds[0]]], axis=0))
+                if not whole.any():
+                    continue
+                cells = [name, "yes" if known else "no", f"{epsilon:g}", str(int(whole.sum()))]
+                cells += [f"{np.mean(values[whole]):.4f}" for values in of_bounds.values()]
+                gain = np.mean((found[0] - of_bounds[bounds[0]])[whole])
+                ceiling = np.mean((of_bounds[bounds[1]] - of_bounds[bounds[0]])[whole])
+                kept = f"{gain / ceiling:.0%}" if np.isfinite(ceiling) and abs(ceiling) > 0.005 else ""
+                cells += [f"{np.mean(values[whole]):.4f}" for values in found] + [f"{gain:+.4f}", kept]
+                if goal == "ratings":
+                    lists = self.values(goal, name, "default", epsilon, known, "recall@20")
+                    cells += [f"{np.mean((lists - of_bounds['Popularity'])[whole]):+.4f}"]
+                yield "| " + " | ".join(cells) + " |"
+
+    def markdown(self, goal: str, names: list[str]) -> Iterator[str]:
+        against = "above trivial" if goal == "ratings" else "above popularity"
+        columns = ["data", "users expected", "epsilon", "draws", *BOUNDS[goal], *METHODS[goal], against, "gain kept"]
+        columns += ["Recall@20 above popularity"] if goal == "ratings" else []
+        yield "| " + " | ".join(columns) + " |"
+        yield "|" + "---|" * len(columns)
+        for name in names:
+            if goal == "lists" or RANGES[name] is not None:
+                yield from self.lines(goal, name)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
+    parser.add_argument("--goals", default="ratings,lists")
     parser.add_argument("--data", default=",".join(RANGES))
-    parser.add_argument("--draws", default="101,102,103")
+    parser.add_argument("--draws", default="0,1,2,3,4")
     parser.add_argument("--epsilons", default=",".join(f"{e:g}" for e in EPSILONS))
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--unknown", action="store_true", help="do not say how many users to expect")
-    arguments = parser.parse_args()
-    results: dict[str, float] = {}
-    if arguments.results.exists():
-        results = dict(map(json.loads, arguments.results.read_text("utf-8").splitlines()))
-    for task in tasks(arguments):
-        key = json.dumps(list(task))
+    given = parser.parse_args()
+    results: dict[str, dict[str, float]] = {}
+    if given.results.exists():
+        results = dict(map(json.loads, given.results.read_text("utf-8").splitlines()))
+    for task in tasks(given):
+        key = json.dumps(task)
         if key not in results:
-            results[key] = measured(*task)
-            with arguments.results.open("a", encoding="utf-8") as file:
+            results[key] = measured(task)
+            with given.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps([key, results[key]]) + "\n")
-    print("\n".join(table(results, arguments)))
+    for goal in given.goals.split(","):
+        print(f"\n{goal}: {MEASURE[goal]}\n")
+        print("\n".join(Table(results, given).markdown(goal, given.data.split(","))))
 
 
 if __name__ == "__main__":

@@ -47,17 +47,19 @@ def recommend(
     model = load(folder)
     if history == "-":
         for request in _requests(sys.stdin):
-            ids, scores = _best(model, request.pop("history"), n, unknown_items)
+            ids, scores = _best(model, _known(model, request.pop("history"), unknown_items), n)
             print(json.dumps({**request, "items": ids, "scores": scores}, ensure_ascii=False), flush=True)
         return
     mine = read_history(Path(history), item, None if model.domain.feedback == "binary" else rating)
-    ids, scores = _best(model, mine, n, unknown_items)
-    rows = [[str(found), f"{score:.3g}"] for found, score in zip(ids, scores, strict=True)]
+    mine = _known(model, mine, unknown_items)
+    ids, scores = _best(model, mine, n)
+    shown = model.predict(mine, ids) if model.settings.get("rating_range") else scores
+    rows = [[str(found), f"{score:.3g}"] for found, score in zip(ids, shown, strict=True)]
     screen.table("", ["item", "expected rating" if model.settings.get("rating_range") else "score"], rows)
     screen.result({"items": ids, "scores": scores})
 
 
-def _best(model: Any, history: Any, n: int, unknown_items: str) -> tuple[list[Any], list[float]]:
+def _known(model: Any, history: Any, unknown_items: str) -> Any:
     if not isinstance(history, dict | list):
         refuse(
             "a history", got="something else", needed="an object {item id: rating}, or a list of ids", try_='{"17": 4.5}'
@@ -66,6 +68,10 @@ def _best(model: Any, history: Any, n: int, unknown_items: str) -> tuple[list[An
         known = model.domain.positions([str(key) for key in history]) >= 0
         kept = [key for key, there in zip(history, known, strict=True) if there]
         history = {key: history[key] for key in kept} if isinstance(history, dict) else kept
+    return history
+
+
+def _best(model: Any, history: Any, n: int) -> tuple[list[Any], list[float]]:
     keys = [str(key) for key in history]
     if len(set(keys)) < len(keys):
         refuse("a history", got="the same item twice", needed="each item once", try_="keeping the last")

@@ -48,7 +48,7 @@ def evaluate(
         entries = slice(held_out.indptr[rows.start], held_out.indptr[rows.stop])
         owner = np.repeat(np.arange(rows.stop - rows.start), np.diff(held_out.indptr[rows.start : rows.stop + 1]))
         predicted[entries] = model.as_ratings(scores[owner, held_out.indices[entries]])
-        positions, best = top_n(scores, k, scipy.sparse.csr_array(history))
+        positions, best = top_n(model.ranked(scores), k, scipy.sparse.csr_array(history))
         lists[rows] = np.where(np.isfinite(best), positions, -1)  # -inf: a seen item that filled up a short list
     figures: dict[str, float] = {}
     if model.settings.get("rating_range") is not None and held_out.nnz:  # otherwise scores are no ratings

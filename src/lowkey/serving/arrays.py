@@ -28,16 +28,22 @@ _WEIGHTS: Names = {
     "item_weights": ("head", "head"),
     "output_weights": ("head",),
 }
+_RANKED: Names = {"ranking": (ITEMS,)}  # where ratings are ranked with popularity in mind
 POSITIONS = ("head",)  # whole numbers, each a position in the catalogue; all other arrays are floats
 
-# For each rule the sets of arrays that it can have: one, but for two kinds of replay.
+
+def _ranked(*kinds: Names) -> tuple[Names, ...]:
+    return (*kinds, *({**names, **_RANKED} for names in kinds))
+
+
+# For each rule the sets of arrays that it can have: one, but for two kinds of replay; ratings may have a ranking, too.
 ARRAYS: Mapping[str, tuple[Names, ...]] = {
-    "factors": ({**_FACTORS, "item_bias": (ITEMS,)},),
+    "factors": _ranked({**_FACTORS, "item_bias": (ITEMS,)}),
     "item-weights": ({**_WEIGHTS, "tail_scores": (ITEMS,)},),
     "lists": ({**_WEIGHTS, "mean_weights": ("head",), "popularity": (ITEMS,)},),
     "signs": (_FACTORS,),
-    "replay": ({**_FACTORS, "ridge": ("rank",)}, {**_FACTORS, "gains": ("rank",), "decays": ("rank",)}),
-    "projection": (_FACTORS,),
+    "replay": _ranked({**_FACTORS, "ridge": ("rank",)}, {**_FACTORS, "gains": ("rank",), "decays": ("rank",)}),
+    "projection": _ranked(_FACTORS),
 }
 
 
@@ -66,7 +72,11 @@ SETTINGS: Mapping[str, Mapping[str, Test]] = {
     "replay": {**_LINEAR, "row_norm": _not_negative},
     "projection": {**_LINEAR, "scaling": _or_none(_not_negative)},
 }
-OPTIONAL: Mapping[str, Test] = {"unobserved_weight": _or_none(_not_negative), "rating_range": _or_none(_range)}
+OPTIONAL: Mapping[str, Test] = {
+    "unobserved_weight": _or_none(_not_negative),
+    "rating_range": _or_none(_range),
+    "ranking_scale": _not_negative,
+}
 
 
 def wrong_shapes(rule: str, shapes: Mapping[str, Any], n_items: int) -> str | None:

@@ -16,7 +16,7 @@ from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemCounts
 from lowkey.methods.als.settings import ALSSettings
 from lowkey.methods.curator import Curator
-from lowkey.methods.means import ask_means
+from lowkey.methods.means import Means, ask_means
 
 Array = NDArray[np.float64]
 LIGHT_USER = 20.0  # ratings; for binary feedback
@@ -30,6 +30,7 @@ class Items(NamedTuple):
     counts: Array | None  # posted, weighted, at least 1; None where nothing was posted
     weights: Array  # 0 outside the head
     rarity: NDArray[np.int64] | None  # rises from rare to frequent, and the head comes first; None: not known
+    means: Means | None = None  # what the counts are from, where they are of ratings
 
     @property
     def active(self) -> NDArray[np.bool_]:
@@ -44,7 +45,7 @@ class Items(NamedTuple):
 
 def ask_items(settings: ALSSettings, curator: Curator) -> Items:
     """Item means (binary: counts), if they are in the plan, and the weights that follow from them."""
-    center, bias, counts = 0.0, np.zeros(settings.n_items), None
+    center, bias, counts, means = 0.0, np.zeros(settings.n_items), None, None
     binary = settings.domain.rating_range is None
     if not binary:
         center = settings.center
@@ -53,7 +54,7 @@ def ask_items(settings: ALSSettings, curator: Curator) -> Items:
     elif settings.bias_share > 0.0:
         means = ask_means(settings, curator, 1)
         center, bias, counts = means.center, means.effects, np.maximum(means.posted_counts, 1.0)
-    return Items(center, bias, counts, *_weights(settings, counts))
+    return Items(center, bias, counts, *_weights(settings, counts), means)
 
 
 def _weights(settings: ALSSettings, counts: Array | None) -> tuple[Array, NDArray[np.int64] | None]:

@@ -25,6 +25,7 @@ from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import not_negative, positive, share, whole, within_catalogue, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.means import means_requests
+from lowkey.methods.ranking import ranked
 from lowkey.methods.starts import binary_start_factors, binary_start_request, start_factors, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
@@ -286,4 +287,7 @@ def _released(settings: ALSSettings, items: Items, factors: Array) -> Released:
     }
     if limits is None:
         fitted["unobserved_weight"] = settings.serving_weight
-    return Released("factors", {"item_bias": items.bias, "item_factors": factors}, fitted)
+    released = Released("factors", {"item_bias": items.bias, "item_factors": factors}, fitted)
+    if items.means is None:
+        return released
+    return ranked(released, items.means.counts.means, items.means.residual_variance)

@@ -17,6 +17,7 @@ from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import not_negative, positive, whole
 from lowkey.methods.curator import Curator
 from lowkey.methods.means import ROUNDS, ask_means, means_requests
+from lowkey.methods.ranking import ranked
 from lowkey.privacy.plan import Request
 
 
@@ -92,7 +93,8 @@ class DPBias(Recommender):
             return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
         means = ask_means(settings, curator, settings.n_iter, settings.residual_bound, settings.offset_reg)
         damping = means.offset_reg if settings.offset_reg is None else settings.offset_reg
-        return biases(means.effects, means.center, damping, list(settings.limits))
+        released = biases(means.effects, means.center, damping, list(settings.limits))
+        return ranked(released, means.counts.means, means.residual_variance)
 
 
 class Popularity(Recommender):

@@ -31,6 +31,7 @@ from lowkey.methods.factors.settings import (
 )
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
 from lowkey.methods.means import Means, ask_means, means_requests, refined
+from lowkey.methods.ranking import ranked
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
@@ -128,7 +129,8 @@ class DPFactors(Recommender):
         """What was planned for factors, spent on item effects: the model has no factors."""
         for t in range(1, settings.n_iter + 1):
             means = refined(means, settings, curator, f"item_update_{t}")
-        return biases(means.effects, means.center, means.offset_reg, list(settings.limits))
+        released = biases(means.effects, means.center, means.offset_reg, list(settings.limits))
+        return ranked(released, means.counts.means, means.residual_variance)
 
     def _factors(self, settings: FactorsSettings, means: Means, curator: Curator) -> Released:
         spread, rank = settings.spread, settings.rank
@@ -161,7 +163,7 @@ class DPFactors(Recommender):
             "reg": scale.variance,
         }
         arrays = {"item_bias": coefficients[:, 0].copy(), "item_factors": coefficients[:, 1:].copy()}
-        return Released("factors", arrays, fitted)
+        return ranked(Released("factors", arrays, fitted), means.counts.means, scale.variance)
 
 
 def within(coefficients: Array, spread: float) -> Array:

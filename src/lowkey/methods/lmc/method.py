@@ -24,6 +24,7 @@ from lowkey.methods.factors.settings import default_rank
 from lowkey.methods.lmc.crowd import Crowd, ask_crowd
 from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, USUAL_RANK, LMCSettings, usual_norm
 from lowkey.methods.means import ask_means, means_requests
+from lowkey.methods.ranking import ranked
 from lowkey.methods.rows import need_ratings
 from lowkey.methods.starts import spectral_start, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian
@@ -139,10 +140,11 @@ class DPLMC(Recommender):
         return replace(plan, public=(*plan.public, "the density of the ratings and the expected number of users"))
 
     def _run(self, settings: LMCSettings, curator: Curator) -> Released:
-        center, item_bias, counts = settings.center, np.zeros(settings.n_items), None
+        center, item_bias, counts, known = settings.center, np.zeros(settings.n_items), None, None
         if settings.bias_share > 0.0:
             means = ask_means(settings, curator, 1)
             center, item_bias, counts = means.center, means.effects, np.maximum(means.posted_counts, 1.0)
+            known = means.counts.means, means.residual_variance
         crowd = ask_crowd(settings, counts, curator)
         prior = center + item_bias
         residual_norm = settings.residual_norm
@@ -150,7 +152,8 @@ class DPLMC(Recommender):
             residual_norm = RESIDUAL_STD * settings.spread * crowd.row_scale
         factors, move = self._start(settings, prior, crowd, residual_norm, curator)
         factors, gram = self._descend(settings, prior, crowd, residual_norm, factors, move, curator)
-        return _released(settings, center, item_bias, factors, gram)
+        released = _released(settings, center, item_bias, factors, gram)
+        return released if known is None else ranked(released, *known)
 
     def _start(
         self, settings: LMCSettings, prior: Array, crowd: Crowd, residual_norm: float, curator: Curator

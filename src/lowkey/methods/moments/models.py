@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Released
+from lowkey.methods.counts import count_posterior
 from lowkey.methods.moments.ease import clean_gram, ease_weights
 from lowkey.methods.moments.factor_fit import clean_cocounts, fit_factors
 from lowkey.methods.moments.fission import split_noise
 from lowkey.methods.moments.posted import Moments
+from lowkey.methods.ranking import ranked
 
 RANKS = (10, 20, 40)  # tried on the moments themselves; one of them alone where the head is large
 LARGE_HEAD, LARGE_HEAD_RANK = 1000, 20
@@ -50,7 +52,9 @@ def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Re
         "offset_reg": fit.residual_variance / moments.settings["offset_variance"],
         "reg": reg * fit.residual_variance,
     }
-    return Released("factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings)
+    released = Released("factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings)
+    counts = count_posterior(np.asarray(arrays["item_counts"], np.float64), std.get("item_counts", 0.0))
+    return ranked(released, counts.means, fit.residual_variance)
 
 
 def best_rank(moments: Moments, ranks: Sequence[int], seed: int = 0) -> tuple[int, dict[int, float]]:

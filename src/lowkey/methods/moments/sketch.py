@@ -22,6 +22,7 @@ from lowkey.methods.curator import Curator
 from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.moments.method import RESIDUAL_BOUND
 from lowkey.methods.moments.nystrom import factors_from_view, random_basis, rescaled
+from lowkey.methods.ranking import ranked
 from lowkey.privacy.plan import Request
 
 MEANS_SHARE = 0.1
@@ -99,4 +100,5 @@ class DPSketch(Recommender):
             "offset_reg": self.offset_reg,
             "reg": self.reg * bound**2,
         }
-        return Released("factors", {"item_factors": factors, "item_bias": means.effects}, fitted)
+        released = Released("factors", {"item_factors": factors, "item_bias": means.effects}, fitted)
+        return ranked(released, means.counts.means, means.residual_variance)

@@ -72,7 +72,7 @@ export class Model {
   readonly checked: boolean;
   /** The visitor's side of the model, from the history alone. */
   foldIn(history: History): { offset: number; along: number[] };
-  /** What items are ranked by, in the order of `ids`. */
+  /** Scores of all items, in the order of `ids`: of ratings, the expected ones. */
   scores(history: History): Float64Array;
   /** The n best items, best first. Throws if fewer are left. */
   recommend(

@@ -522,12 +522,14 @@ const RULES = {
 export class Model {
   #rule;
   #positions;
+  #ranking;
 
   constructor(manifest, arrays, { ids, titles }, checked) {
     Object.assign(this, { manifest, ids, titles, checked });
     this.binary = manifest.rating_range === null;
     this.#positions = new Map(ids.map((id, i) => [String(id), i]));
     this.#rule = new RULES[manifest.rule](arrays, manifest.settings, ids.length);
+    this.#ranking = arrays.ranking;
   }
 
   #position(id) {
@@ -546,8 +548,14 @@ export class Model {
     return { at: rows.map(([i]) => i), values: rows.map(([, value]) => value) };
   }
 
+  /** Expected ratings are ranked with popularity in mind; all else by the scores themselves. */
+  #ranked(scores) {
+    const scale = this.manifest.settings.ranking_scale ?? 0;
+    return this.#ranking ? scores.map((score, i) => score * scale + this.#ranking.data[i]) : scores;
+  }
+
   #shown(score) {
-    const range = this.manifest.settings.rating_range;
+    const range = this.#ranking ? null : this.manifest.settings.rating_range;
     return range ? Math.min(Math.max(score, range[0]), range[1]) : score;
   }
 
@@ -557,7 +565,7 @@ export class Model {
     return { offset, along: Array.from(along) };
   }
 
-  /** What items are ranked by, in the order of `ids`. */
+  /** Scores of all items, in the order of `ids`: of ratings, the expected ones. */
   scores(history) {
     return this.#rule.scores(this.#history(history));
   }
@@ -565,7 +573,7 @@ export class Model {
   /** The n best items, best first: [{ id, title, score }]. `allow` and `block` are lists of ids. */
   recommend(history, { n = 10, excludeSeen = true, allow = null, block = [] } = {}) {
     const rows = this.#history(history);
-    const scores = this.#rule.scores(rows);
+    const scores = this.#ranked(this.#rule.scores(rows));
     const allowed = allow && new Set(allow.map((id) => this.#position(id)));
     const barred = new Set([...block.map((id) => this.#position(id)), ...(excludeSeen ? rows.at : [])]);
     const best = []; // positions, best first; ties by position
