@@ -28,7 +28,7 @@ def rule_models() -> dict[str, Model]:
     made: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[float, float] | None]] = {
         "factors": ("factors", both, {**stars, "reg": 2.0}, STARS),
         "factors, ranked": (
-            "factors", {**both, "ranking": rng.normal(3.0, 1.5, N_ITEMS)}, {**stars, "reg": 2.0, "ranking_scale": 0.4}, STARS
+            "factors", {**both, "ranking": 4.0 + 3.0 * bias}, {**stars, "reg": 2.0, "ranking_scale": 0.4}, STARS
         ),
         "factors, no offset": ("factors", both, {**stars, "offset_reg": None, "reg": 0.5}, STARS),
         "factors of likes": ("factors", both, {**likes, "reg": 1.0, "unobserved_weight": 0.02}, None),
