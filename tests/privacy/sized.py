@@ -44,6 +44,8 @@ SIZED_CASES = [
     SizedCase(DPSVD, "ratings", {"rank": 16, "cleansing": True}, note="cleansing"),
     SizedCase(DPMoments, "ratings", {"head": 600, "rank": 16}),
     SizedCase(DPMoments, "binary", {"head": 600}),
+    SizedCase(lk.DPLists, "binary", {"head": 300}),
+    SizedCase(lk.DPLists, "ratings", {"head": 300, "liked": 2.5}, note="liked"),
     SizedCase(lk.DPSketch, "ratings", {"width": 16}),
     SizedCase(lk.DPALS, "ratings", {"rank": 16, "n_iter": 3}, note="weights"),
     SizedCase(lk.DPALS, "ratings", {"rank": 16, "n_iter": 2, "max_ratings": 200}, note="sampled"),

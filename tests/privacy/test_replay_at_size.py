@@ -41,7 +41,8 @@ def test_no_long_row_moves_a_post_further_than_declared(case: Case, adjacency: s
         else:
             rows[place], keys[place] = long_rows(case.feedback)[name], NEWCOMER
         shares.append(replay(known, case.make(adjacency=adjacency), case.domain, rows, keys, THREADS))
-    assert max(shares) > 0.05  # a product with a drawn direction of 1,030 coordinates moves by a tenth; the others by most
+    # A product with a drawn direction of 1,030 coordinates moves by a tenth; all others by most of what they may.
+    assert max(shares) > (0.05 if case.note == "power" else 0.5)
 
 
 class HalfOfLaterDraws(SeededNoise):
