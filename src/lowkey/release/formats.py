@@ -81,9 +81,8 @@ def write_usearch(model: Model, out: Path) -> Written:
 
 def search_vectors(model: Model) -> tuple[dict[str, pa.Array], str]:
     """Columns for search by inner product, and the recipe."""
-    rule = RULES[model.rule](model.arrays, model.settings, model.domain.n_items)
-    if isinstance(rule, LinearRule):
-        return {"vector": _column(rule.item_vectors.astype(np.float32))}, LINEAR
+    if issubclass(RULES[model.rule], LinearRule):
+        return {"vector": _column(model.item_vectors().astype(np.float32))}, LINEAR
     if model.rule == "signs":
         return {"vector": _column(model.arrays["item_factors"].astype(np.float32))}, SIGNS
     head = model.arrays["head"]
