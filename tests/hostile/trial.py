@@ -111,6 +111,6 @@ class Tally:
     def __str__(self) -> str:
         ended = ", ".join(f"{count} {how}" for how, count in sorted(self.ended.items()))
         return (
-            f"\n{self.ended.total()} {self.of}: {ended}; the slowest took {self.slowest:.1f} s of processor "
+            f"\n{self.ended.total()} {self.of}: {ended}; the slowest took {self.slowest:.2f} s of processor "
             f"time, the largest {self.largest:.0f} MB, all of them {time.monotonic() - self.begun:.0f} s"
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from lowkey.errors import InputError
 from lowkey.release.folder import MODEL, broken
@@ -80,7 +81,10 @@ def check_header(path: Path, described: Mapping[str, Any]) -> None:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file that ``check_header`` has passed, read-only. Their numbers are still anybody's."""
-    arrays = safetensors.numpy.load_file(path)
+    try:
+        arrays = safetensors.numpy.load_file(path)
+    except SafetensorError:  # a header that one parser of JSON takes and another does not
+        broken(f"{MODEL} whose header can't be read", "a safetensors file")
     for array in arrays.values():
         array.flags.writeable = False
     return arrays

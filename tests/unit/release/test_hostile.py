@@ -153,7 +153,18 @@ def a_deep_ledger(folder: Path) -> None:
     rewrite(folder)
 
 
-BOMBS = [many_rows_of_one_long_text, a_billion_posts, two_billion_keys, a_deep_ledger]
+def a_header_of_two_minds(folder: Path) -> None:
+    """NaN is JSON to one parser and none to another."""
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length]) | {"__metadata__": {"x": float("nan")}}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    rewrite(folder)
+
+
+BOMBS = [a_header_of_two_minds, many_rows_of_one_long_text, a_billion_posts, two_billion_keys, a_deep_ledger]
 PROBE = """
 import resource, sys, time
 import lowkey as lk
