@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.audit.measuring import audit
     from lowkey.data.calendar import Calendar
     from lowkey.data.domain import Domain
+    from lowkey.data.public import Public
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
     from lowkey.data.spark_rows import from_spark
@@ -54,6 +55,7 @@ HOMES = {
     "lowkey.data.timed": ("TimedRatings",),
     "lowkey.methods.stream": ("Stream",),
     "lowkey.data.domain": ("Domain",),
+    "lowkey.data.public": ("Public",),
     "lowkey.data.ratings": ("Ratings",),
     "lowkey.data.readers": ("from_frame", "read_catalogue", "read_ratings", "read_uncatalogued"),
     "lowkey.data.spark_rows": ("from_spark",),

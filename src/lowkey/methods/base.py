@@ -13,12 +13,14 @@ from sklearn.utils import estimator_html_repr
 
 from lowkey.data.accepted import FrameColumns, as_ratings
 from lowkey.data.domain import Domain
+from lowkey.data.public import Public
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
-from lowkey.errors import AbsentError, InputError
+from lowkey.errors import AbsentError, InputError, refuse
 from lowkey.methods.constraints import Constraint, check
 from lowkey.methods.curator import Curator, fingerprint_of
+from lowkey.methods.knowledge import NOTHING, Knowledge, knowledge_of
 from lowkey.methods.progress import Step, watched
 from lowkey.model import Model
 from lowkey.model_methods import ModelMethods
@@ -49,6 +51,7 @@ class Settings:
 
     domain: Domain
     budget: Budget
+    knowledge: Knowledge = NOTHING  # what is public of the items already
 
     @property
     def n_items(self) -> int:
@@ -105,6 +108,7 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
 
     private: ClassVar[bool] = True
     constraints: ClassVar[Mapping[str, Constraint]] = {}  # of the method's own hyper-parameters
+    uses_public: ClassVar[bool] = False  # whether a fit can use what is public already
     epsilon: float | None
     delta: float | None
     adjacency: str
@@ -125,14 +129,28 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
     def _run(self, settings: Any, curator: Curator) -> Released:
         """The method's loop. Everything it knows of the ratings comes back from ``curator.ask``."""
 
-    def resolve(self, domain: Domain) -> Settings:
+    def resolve(self, domain: Domain, public: Public | None = None) -> Settings:
         """Every number that a fit on this domain would use, from hyper-parameters and public facts alone."""
         check(self.get_params(deep=False), self.constraints)
-        return self._settings(domain, self._budget())
+        settings = self._settings(domain, self._budget())
+        if public is None:
+            return settings
+        if not self.uses_public:
+            refuse(
+                f"public= of {type(self).__name__}",
+                got="a method that has no use for it",
+                needed="DPFactors or DPBias for ratings, DPLists for lists",
+                try_="one of these, or leaving it out",
+            )
+        return self._informed(replace(settings, knowledge=knowledge_of(public, domain)))
 
-    def plan(self, domain: Domain) -> Plan:
+    def _informed(self, settings: Any) -> Settings:
+        """The settings, where what is public changes more of them than what it says."""
+        return settings
+
+    def plan(self, domain: Domain, public: Public | None = None) -> Plan:
         """Every release of a fit, its noise and its price, from hyper-parameters and public facts alone."""
-        return self.plan_of(self.resolve(domain))
+        return self.plan_of(self.resolve(domain, public))
 
     def fit(
         self,
@@ -140,6 +158,7 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         y: None = None,
         *,
         domain: Domain | None = None,
+        public: Public | None = None,
         engine: Engine | None = None,
         billboard: Billboard | None = None,
         settings: Settings | None = None,
@@ -150,11 +169,12 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         Arrow or DuckDB whose columns are named: ``fit(frame, domain=domain, user="user", item="film", rating="stars")``,
         and what else ``from_frame`` takes.
 
+        ``public`` is what is public already: others' ratings, item features. It costs nothing and protects nobody in it.
         ``settings`` are what ``resolve`` returned for this domain, if that was called before.
         ``progress=True`` shows on a terminal how many of the planned releases are made and the time left; a function
         in its place is told each ``Step``.
         """
-        resolved, curator = self._begin(X, y, domain, engine, billboard, settings, columns)
+        resolved, curator = self._begin(X, y, domain, engine, billboard, settings, columns, public)
         with watched(curator.billboard, type(self).__name__, progress):
             self._keep(resolved, self._run(resolved, curator), curator)
         return self
@@ -168,20 +188,21 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         billboard: Billboard | None,
         settings: Settings | None = None,
         columns: FrameColumns | None = None,
+        public: Public | None = None,
     ) -> tuple[Any, Curator]:
         """The arguments of ``fit`` checked, everything resolved, and the plan announced on the billboard."""
         if y is not None:
             raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
         ratings = as_ratings(X, domain, **(columns or {}))
         if settings is None or settings.domain != ratings.domain:
-            settings = self._resolved_for(ratings)
+            settings = self._resolved_for(ratings) if public is None else self.resolve(ratings.domain, public)
         billboard = billboard if billboard is not None else Billboard()
         plan = self.plan_of(settings)
         if ratings.columns is not None:
             user, item = ratings.columns
             plan = replace(plan, public=(*plan.public, f"the columns: one {user!r} is protected, {item!r} is recommended"))
         domain = settings.domain
-        said = (type(self).__name__, self.get_params(), domain.to_json(), [*domain.item_ids.buffers()])
+        said = (type(self).__name__, self.get_params(), domain.to_json(), [*domain.item_ids.buffers()], plan.public)
         billboard.begin(plan, settings=fingerprint_of(said))
         return settings, Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
 
@@ -197,6 +218,7 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         public = (f"the catalogue of {domain.n_items} items, {domain.scale}", "all hyper-parameters")
         if budget.adjacency == "replace-one":
             public = (*public, "the number of users")
+        public = (*public, *settings.knowledge.facts)
         return Plan.calibrated(
             type(self).__name__,
             self._requests(settings),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 from lowkey.methods.counts import TINY, Counts
 
 Array = NDArray[np.float64]
+NO_TRUST = 1e-6  # of a source: its slopes are 0
+TRUSTS = (NO_TRUST, *(float(trust) for trust in np.geomspace(0.01, 100.0, 13)))
+APART = (math.inf, 10.0, 3.0, 1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
+TURNS = 3
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,16 @@ class Effects(NamedTuple):
     means: Array
     variances: Array
     spread: float  # t^2: the variance of true effects around their trend
+    apart: float = math.inf  # d: how far public people are from these; infinite where they are not listened to
 
 
-def item_effects(rounds: Sequence[Evidence], counts: Counts, sampling: float) -> Effects:
+def item_effects(
+    rounds: Sequence[Evidence],
+    counts: Counts,
+    sampling: float,
+    features: Array | None = None,
+    public: tuple[Array, Array] | None = None,
+) -> Effects:
     """Posterior means of effects b_j ~ N(a + s x_j, t^2), x_j the centred log count: popular things are rated higher.
 
     The rounds are one observation y = N b + N(0, v): each says y_r = sums + E N ``around`` with noise std_r, and they are
@@ -44,18 +55,31 @@ def item_effects(rounds: Sequence[Evidence], counts: Counts, sampling: float) ->
     m + E N t^2/(E N^2 t^2 + v) (y - E N m), m = a + s x, of variance t^2 (1 - (E N)^2 t^2/(E N^2 t^2 + v)).
     a and s are generalised least squares with the prior N(0, t^2); t^2 is that of the largest likelihood on a
     logarithmic grid. Where the noise drowns the effects, trend and gain fall to 0, and so do they.
+
+    ``features`` (n_items, k) stand beside x in the trend, with slopes of variance l t^2. ``public`` are effects b' of
+    other people and their variances r: b' = b + c + N(0, r + d t^2), d being how far the two crowds are apart. Given b',
+    b has the mean m + k (b' - c - m) and the variance t^2 (1 - k), k = 1/(1 + d + r/t^2), in place of m and t^2.
+    l and d are those of the largest likelihood of the posts, too: l = 0 and d = infinity leave what was there without.
     """
     stds = np.array([r.std for r in rounds])
     precision = stds**-2.0 if stds.min() > 0.0 else (stds == 0.0).astype(float)
     said = [r.sums + counts.means * r.around for r in rounds]
     noise = 1.0 / precision.sum() if stds.min() > 0.0 else 0.0
     own = np.maximum(sampling * counts.means, TINY * sampling)
-    seen = _Seen(np.average(said, axis=0, weights=precision), noise + own, counts, trend_of(counts))
-    spread = max(sampling * np.geomspace(1e-4, 10.0, 60), key=lambda t2: seen.trend(t2)[1])
-    mean = seen.design @ seen.trend(spread)[0]
+    columns = [trend_of(counts)] if features is None else [trend_of(counts), features]
+    design = np.column_stack([np.ones(len(own)), *columns])
+    seen = _Seen(np.average(said, axis=0, weights=precision), noise + own, counts, design, public)
+    prior = seen.likeliest(sampling * np.geomspace(1e-4, 10.0, 60))
+    mean, spread = seen.given_public(prior, seen.trend(prior)[0])
     gain = counts.means * spread / (counts.squares * spread + seen.noise)
     means = mean + gain * (seen.sums - counts.means * mean)
-    return Effects(means, np.maximum(spread * (1.0 - gain * counts.means), TINY * spread), float(spread))
+    return Effects(means, np.maximum(spread * (1.0 - gain * counts.means), TINY * spread), float(prior.spread), prior.apart)
+
+
+class _Prior(NamedTuple):
+    spread: float  # t^2
+    trust: float = NO_TRUST  # l
+    apart: float = math.inf  # d
 
 
 def trend_of(counts: Counts) -> Array:
@@ -66,25 +90,53 @@ def trend_of(counts: Counts) -> Array:
 
 @dataclass(frozen=True)
 class _Seen:
-    """All rounds as one: y, its noise v, and what it is regressed on."""
+    """All rounds as one: y, its noise v, what it is regressed on, and what is public of the effects."""
 
     sums: Array
     noise: Array
     counts: Counts
-    logs: Array
+    design: Array
+    public: tuple[Array, Array] | None
 
-    @property
-    def design(self) -> Array:
-        return np.column_stack([np.ones_like(self.logs), self.logs])
+    def likeliest(self, spreads: Array) -> _Prior:
+        """Of the largest likelihood: one number after the other, in turns."""
+        grids: dict[str, Sequence[float]] = {"spread": [float(t2) for t2 in spreads]}
+        if self.design.shape[1] > 2:
+            grids["trust"] = TRUSTS
+        if self.public is not None:
+            grids["apart"] = APART
+        found = _Prior(float(spreads[0]))
+        for name in list(grids) * (1 if len(grids) == 1 else TURNS):
+            found = max((found._replace(**{name: value}) for value in grids[name]), key=lambda prior: self.trend(prior)[1])
+        return found
 
-    def trend(self, spread: float) -> tuple[NDArray[Any], float]:
-        """(a, s) for a given t^2, and the log likelihood of that t^2."""
-        variance = self.counts.squares * spread + self.noise
-        regressors = self.design * self.counts.means[:, None]
+    def given_public(self, prior: _Prior, line: Array) -> tuple[Array, Array]:
+        """Means and variances of the effects before the posts."""
+        known, rows = self._rows(prior)
+        return known + rows @ line, prior.spread * (1.0 - self._share(prior))
+
+    def _share(self, prior: _Prior) -> Array:
+        """k: how much of an effect is the public one."""
+        if self.public is None or prior.apart == math.inf:
+            return np.zeros(len(self.sums))
+        return 1.0 / (1.0 + prior.apart + self.public[1] / prior.spread)
+
+    def _rows(self, prior: _Prior) -> tuple[Array, Array]:
+        """What is known of the effects, and what the slopes (a, s, ..., -c) multiply."""
+        share = self._share(prior)
+        known = share * self.public[0] if self.public is not None else share
+        return known, np.column_stack([self.design * (1.0 - share)[:, None], share])
+
+    def trend(self, prior: _Prior) -> tuple[Array, float]:
+        """(a, s, ..., -c), and the log likelihood of the prior."""
+        variance = self.counts.squares * prior.spread * (1.0 - self._share(prior)) + self.noise
+        known, rows = self._rows(prior)
+        regressors, sums = rows * self.counts.means[:, None], self.sums - self.counts.means * known
         weighted = regressors / variance[:, None]
         normal = weighted.T @ regressors
-        normal[np.diag_indices(2)] += 1.0 / spread
-        line = np.linalg.solve(normal, weighted.T @ self.sums)
-        rest = self.sums - regressors @ line
-        misfit = np.log(variance).sum() + float((self.sums / variance) @ rest)
-        return np.asarray(line, np.float64), float(-0.5 * (misfit + np.linalg.slogdet(normal)[1] + 2.0 * math.log(spread)))
+        slopes = np.full(len(normal), prior.spread)
+        slopes[2:-1] *= prior.trust
+        normal[np.diag_indices_from(normal)] += 1.0 / slopes
+        line = np.linalg.solve(normal, weighted.T @ sums)
+        misfit = np.log(variance).sum() + float((sums / variance) @ (sums - regressors @ line))
+        return line, float(-0.5 * (misfit + np.linalg.slogdet(normal)[1] + np.log(slopes).sum()))

@@ -68,6 +68,7 @@ class Means:
     posted_counts: Array  # averaged over the rounds
     count_std: float
     residual_variance: float  # of a rating around g + b + offset
+    public_trusted: bool = False  # the posts bear out what public people say of the items
 
     @property
     def center(self) -> float:
@@ -215,7 +216,8 @@ def _combined(means: Means, settings: Settings, rounds: tuple[Posted, ...]) -> M
     count_std = 0.0 if exact else 1.0 / math.sqrt(precision.sum())
     counts = count_posterior(posted, count_std)
     means = replace(means, rounds=rounds, counts=counts, posted_counts=posted, count_std=count_std)
-    found = item_effects([r.evidence for r in rounds], counts, means.sampling)
+    found = item_effects([r.evidence for r in rounds], counts, means.sampling, settings.knowledge.features, settings.knowledge.effects)
     effects = np.clip(found.means, -settings.spread, settings.spread)
     left = max(crowd.within - found.spread, LEAST_LEFT * crowd.within)
-    return replace(means, effects=effects, variances=found.variances, residual_variance=left)
+    trusted = found.apart < math.inf
+    return replace(means, effects=effects, variances=found.variances, residual_variance=left, public_trusted=trusted)

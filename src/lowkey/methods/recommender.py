@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowkey.data.domain import Domain
+from lowkey.data.public import Public
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.choice import GOALS, default_method
 from lowkey.methods.constraints import word
@@ -58,6 +59,9 @@ class DPRecommender(Recommender):
 
     def _settings(self, domain: Domain, budget: Budget) -> Settings:
         return self.choose(domain).resolve(domain)
+
+    def resolve(self, domain: Domain, public: Public | None = None) -> Settings:
+        return self.choose(domain).resolve(domain, public)
 
     def plan_of(self, settings: Settings) -> Plan:
         return self.choose(settings.domain).plan_of(settings)

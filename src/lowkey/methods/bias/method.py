@@ -56,6 +56,7 @@ class DPBias(Recommender):
     >>> model.predict({"film 7": 4.5}, ["film 9"])  # doctest: +SKIP
     """
 
+    uses_public = True
     constraints = {"n_iter": whole(), "residual_bound": positive(), "offset_reg": not_negative()}
 
     def __init__(

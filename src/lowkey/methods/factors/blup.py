@@ -14,6 +14,7 @@ Paper: Henderson 1975 (best linear unbiased prediction); Dempster, Laird and Rub
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,10 +28,12 @@ from threadpoolctl import threadpool_limits
 
 from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
 from lowkey.linalg.inverse import invert_positive, spare_size
-from lowkey.linalg.packed import add_squares, pack
+from lowkey.linalg.packed import add_squares, pack, unpack
+from lowkey.methods.factors.side import Side
 
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
+TURNS = 3  # of prior means and P
 BLOCK = 128  # items solved at a time: their matrices stay in the cache
 
 
@@ -107,41 +110,62 @@ def _undo(change: Matrix) -> Matrix:
 class Posterior(NamedTuple):
     means: Matrix  # (n, d): bias, then factor
     prior: Matrix  # P, (d - 1, d - 1)
+    centers: Matrix  # prior means of the factors, (n, d - 1)
 
 
-def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, steps: int = 10) -> Posterior:
+def posterior(
+    rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, side: Side | None = None, steps: int = 10
+) -> Posterior:
     """The items' coefficients given every round, with the prior covariance that makes the rounds most likely (EM).
+
+    With ``side``, what is public of the items is the prior mean of their factors, as far as the rounds bear it out.
 
     Blocks of items go to the threads, each with a BLAS of one thread; they are added in order, so threads leave no trace.
     """
     shares = rounds[-1].shares
     sample = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
     prior = rounds[-1].start(sample)
+    apart = math.inf
+    centers = np.zeros((len(bias), len(prior) + 1))  # prior means: of the biases they are in the evidence already
 
     def evidence(rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
+        precision, target = private(rows)
+        if side is not None:
+            side.add(rows, apart, precision, target)
+        return precision, target
+
+    def private(rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
         return _total(rounds, rows, bias, bias_variance)
 
     def solved(rows: NDArray[np.intp]) -> Matrix:
-        return _solve_all(*evidence(rows), precision, np.zeros(0), DGEMM, DPOTRF)[0]
+        known = evidence(rows)
+        return _solve_all(known[0], known[1] + centers[rows] @ unpack(precision), precision, np.zeros(0), DGEMM, DPOTRF)[0]
 
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
-        known = [(*evidence(rows), shares[rows] / shares[sample].sum()) for rows in _blocks(sample)]
-        for _ in range(steps):
-            precision = _prior_precision(prior)
-            moments = np.sum(list(pool.map(partial(_second_moments, precision), known)), axis=0)
-            prior = (moments + moments.T)[1:, 1:] / 2.0
+        for turn in range(1 if side is None else TURNS):
+            if side is not None and turn > 0:
+                apart = side.likeliest(private(sample), sample, prior, centers[sample, 1:])
+                centers[:, 1:] = side.centers(shares, evidence, prior)
+            known = [(*evidence(rows), shares[rows] / shares[sample].sum(), rows) for rows in _blocks(sample)]
+            for _ in range(steps):
+                precision = _prior_precision(prior)
+                moments = np.sum(list(pool.map(partial(_second_moments, precision, centers), known)), axis=0)
+                prior = (moments + moments.T)[1:, 1:] / 2.0
         precision = _prior_precision(prior)
-        return Posterior(np.concatenate(list(pool.map(solved, _blocks(np.arange(len(bias)))))), prior)
+        found = np.concatenate(list(pool.map(solved, _blocks(np.arange(len(bias))))))
+        return Posterior(found, prior, centers[:, 1:])
 
 
 def _blocks(rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     return [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
 
 
-def _second_moments(prior: Matrix, known: tuple[Matrix, Matrix, Matrix]) -> Matrix:
-    """The sum over items of weight E[t t^T], for ``known`` = precisions, targets and weights."""
-    precision, target, weights = known
+def _second_moments(prior: Matrix, centers: Matrix, known: tuple[Matrix, Matrix, Matrix, NDArray[np.intp]]) -> Matrix:
+    """The sum over items of weight E[t t^T], t around its prior mean, for ``known`` = precisions, targets and weights."""
+    precision, target, weights, rows = known
+    target = target + centers[rows] @ unpack(prior)
     means, covariance = _solve_all(precision, target, prior, weights, DGEMM, DPOTRF)
+    means -= centers[rows]
     return (means * weights[:, None]).T @ means + covariance
 
 

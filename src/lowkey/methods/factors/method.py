@@ -29,6 +29,7 @@ from lowkey.methods.factors.settings import (
     default_start,
     worthwhile_rank,
 )
+from lowkey.methods.factors.side import Side
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
 from lowkey.methods.means import Means, ask_means, means_requests, refined
 from lowkey.methods.ranking import ranked
@@ -70,6 +71,7 @@ class DPFactors(Recommender):
     >>> model.item_factors_.shape  # doctest: +SKIP
     """
 
+    uses_public = True
     constraints = {"rank": whole(), "n_iter": whole(), "start": word(*STARTS)}
 
     def __init__(
@@ -107,6 +109,13 @@ class DPFactors(Recommender):
             start_share=SHARES[start],
         )
 
+    def _informed(self, settings: FactorsSettings) -> FactorsSettings:
+        """Directions that public people know need not be found: there is room for all of them."""
+        public = settings.knowledge.fit
+        if public is None or not settings.follows:
+            return settings
+        return replace(settings, rank=min(max(settings.rank, public.means.shape[1] - 1), settings.n_items))
+
     def _requests(self, settings: FactorsSettings) -> list[Request]:
         n_items, rank, n_iter = settings.n_items, settings.rank, settings.n_iter
         growth = GROWTH ** np.arange(n_iter)
@@ -120,7 +129,7 @@ class DPFactors(Recommender):
 
     def _run(self, settings: FactorsSettings, curator: Curator) -> Released:
         means = ask_means(settings, curator)
-        rank = worthwhile_rank(settings, means) if settings.follows else settings.rank
+        rank = worthwhile_rank(settings, means) if settings.follows and not means.public_trusted else settings.rank
         if rank == 0:
             return self._means_alone(settings, means, curator)
         return self._factors(replace(settings, rank=rank), means, curator)
@@ -138,6 +147,9 @@ class DPFactors(Recommender):
         shares, scales = known.shares, known.scales
         factors = first_factors(settings, self.init_seed, scale, known, means, curator)
         coefficients = np.column_stack([means.effects, factors])
+        side = Side.of(settings.knowledge, factors, known.counts)
+        if side is not None:
+            coefficients[:, 1:] = side.start
         rounds: list[Round] = []
         for t in range(settings.n_iter):
             sweep = scale.sweep(t + 1, known, coefficients)
@@ -149,11 +161,12 @@ class DPFactors(Recommender):
             targets = shares[:, None] * (coefficients @ seen.regressors) + update
             latest = Round.of(shares, targets, seen.regressors, scales, *noise)
             # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
-            forgets = t < 2 and settings.start == "random"
+            forgets = t < 2 and settings.start == "random" and not means.public_trusted
             rounds = [latest] if forgets else [*rounds, latest][-settings.averaged :]
-            found = posterior(rounds, means.effects, means.variances)
+            found = posterior(rounds, means.effects, means.variances, side)
             change = common_scale(found.prior, seen.factors, seen.ratings, seen.variance)
             rounds = [r.turned(change) for r in rounds]
+            side = None if side is None else side.turned(change)
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
             scale = scale.next(seen, LEAST * spread, falling_bound=settings.falling_bound)
         fitted = {

@@ -1,0 +1,148 @@
+"""Public room: what is public of the items beside the rounds of ``DPFactors``, trusted as far as the rounds bear it out.
+
+Public people's ratings say of an item's factor v_j what a round does: precision L_j, target h_j. Their crowd may see items
+in another way, v_j + N(0, d D), D the spread of their factors over items: then they say (L_j^-1 + d D)^-1, which is L_j -
+L_j (L_j + (d D)^-1)^-1 L_j. d is that of the largest likelihood of the private rounds: infinity leaves what they say alone.
+
+Features f_j are a prior mean m_j = W f_j. With A_j all evidence, C_j = (A_j + P^-1)^-1 and t_j the posterior mean for m_j =
+0, the log likelihood of m_j is g_j . m_j - m_j . S_j m_j / 2, g_j = P^-1 t_j and S_j = P^-1 - P^-1 C_j P^-1. In the
+eigenbasis of P, S_j is taken for diagonal; the slopes have the prior N(0, l P), l of the largest likelihood.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.linalg.packed import pack, unpack
+from lowkey.methods.knowledge import Knowledge
+
+Matrix = NDArray[np.float64]
+LARGEST_SAMPLE = 2000  # items that the map is learnt from: those with the largest shares
+SCALES = np.geomspace(1e-6, 10.0, 22)  # l
+APART = (math.inf, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
+
+
+@dataclass(frozen=True)
+class Side:
+    """In the coordinates of the rounds: rank directions, those of the public people first."""
+
+    start: Matrix  # (n_items, rank)
+    precisions: Matrix | None  # L, (n_items, rank, rank)
+    targets: Matrix  # h, (n_items, rank)
+    spread: Matrix  # D, (rank, rank)
+    features: Matrix | None  # (n_items, k)
+
+    @classmethod
+    def of(cls, knowledge: Knowledge, start: Matrix, counts: Matrix) -> Side | None:
+        rank = start.shape[1]
+        if knowledge.fit is None:
+            return None if knowledge.features is None else cls(start, None, start, np.eye(rank), knowledge.features)
+        fit = knowledge.fit
+        factors = fit.means[:, 1:]
+        values, vectors = np.linalg.eigh((factors * counts[:, None]).T @ factors)
+        turn = vectors[:, np.argsort(-values)[:rank]]
+        kept = turn.shape[1]
+        own = np.maximum(fit.precisions[:, 0, 0], 1e-12)
+        tied = fit.precisions[:, 1:, 0]
+        precisions = fit.precisions[:, 1:, 1:] - tied[:, :, None] * tied[:, None, :] / own[:, None, None]  # whatever the bias
+        # the posterior mean is (L + prior^-1)^-1 h
+        inside = turn.T @ precisions @ turn
+        spread = turn.T @ (fit.prior[1:, None] * turn)
+        whole = np.zeros((len(start), rank, rank))
+        whole[:, :kept, :kept] = inside
+        targets, begin = np.zeros_like(start), start.copy()
+        begin[:, :kept] = factors @ turn
+        targets[:, :kept] = np.einsum("nij,nj->ni", inside + np.linalg.inv(spread), factors @ turn)
+        far = np.eye(rank) * float(np.trace(spread)) / kept
+        far[:kept, :kept] = spread
+        return cls(begin, whole, targets, far, knowledge.features)
+
+    def turned(self, change: Matrix) -> Side:
+        if self.precisions is None:
+            return self
+        back = np.linalg.inv(change)
+        return replace(
+            self,
+            precisions=back.T @ self.precisions @ back,
+            targets=self.targets @ back,
+            spread=change @ self.spread @ change.T,
+        )
+
+    def said(self, rows: Any, apart: float) -> tuple[Matrix, Matrix]:
+        """What the public people say, for a given d."""
+        assert self.precisions is not None
+        precisions, targets = self.precisions[rows], self.targets[rows]
+        gain = precisions @ np.linalg.inv(precisions + np.linalg.inv(apart * self.spread))
+        found = precisions - gain @ precisions
+        return (found + found.transpose(0, 2, 1)) / 2.0, targets - np.einsum("nij,nj->ni", gain, targets)
+
+    def add(self, rows: Any, apart: float, precision: Matrix, target: Matrix) -> None:
+        if self.precisions is None or apart == math.inf:
+            return
+        more, targets = self.said(rows, apart)
+        precision[:, target.shape[1] :] += pack(more)  # behind the row of the bias
+        target[:, 1:] += targets
+
+    def likeliest(self, private: tuple[Matrix, Matrix], rows: Any, prior: Matrix, centers: Matrix) -> float:
+        """d: how well do the public people, with the prior, foretell what the private rounds say?"""
+        if self.precisions is None:
+            return math.inf
+        precision, target = unpack(private[0]), private[1]
+        inverse = _inverse(prior)
+        found = [self._likelihood(precision, target, rows, inverse, centers, apart) for apart in APART]
+        return APART[int(np.argmax(found))]
+
+    def _likelihood(self, precision: Matrix, target: Matrix, rows: Any, inverse: Matrix, centers: Matrix, apart: float) -> float:
+        before = np.broadcast_to(inverse, (len(target), *inverse.shape))
+        said = centers @ inverse
+        if apart < math.inf:
+            more = self.said(rows, apart)
+            before, said = before + more[0], said + more[1]
+        whole, both = precision.copy(), target.copy()
+        whole[:, 1:, 1:] += before
+        both[:, 1:] += said
+        gained = np.einsum("ni,ni->n", both, np.linalg.solve(whole, both[:, :, None])[:, :, 0])
+        known = np.einsum("ni,ni->n", said, np.linalg.solve(before, said[:, :, None])[:, :, 0])
+        sizes = np.linalg.slogdet(before)[1] - np.linalg.slogdet(whole)[1]
+        return float(0.5 * np.sum(gained - known + sizes))
+
+    def centers(self, shares: Matrix, evidence: Callable[[Any], tuple[Matrix, Matrix]], prior: Matrix) -> Matrix:
+        """(n_items, rank): the prior means that make the evidence most likely."""
+        if self.features is None:
+            return np.zeros((len(shares), len(prior)))
+        rows = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
+        values, basis = np.linalg.eigh(prior)
+        values = np.maximum(values, max(1e-9 * values[-1], 1e-15))
+        precision, target = evidence(rows)
+        whole = unpack(precision)
+        whole[:, 1:, 1:] += (basis / values) @ basis.T
+        covariance = np.linalg.inv(whole)
+        means = np.einsum("nij,nj->ni", covariance, target)[:, 1:] @ basis
+        spread = np.einsum("ik,nij,jk->nk", basis, covariance[:, 1:, 1:], basis, optimize=True)
+        score, information = means / values, np.maximum(1.0 / values - spread / values**2, 0.0)
+        return self.features @ _slopes(self.features[rows], score, information, values) @ basis.T
+
+
+def _inverse(prior: Matrix) -> Matrix:
+    values, vectors = np.linalg.eigh(prior)
+    return (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
+
+
+def _slopes(features: Matrix, score: Matrix, information: Matrix, values: Matrix) -> Matrix:
+    """(k, rank): ridge regression direction by direction, l by the largest likelihood of all directions together."""
+    solved: list[tuple[Matrix, Matrix, Matrix]] = []
+    likelihood = np.zeros(len(SCALES))
+    for k, value in enumerate(values):
+        sizes, vectors = np.linalg.eigh((features * information[:, k, None]).T @ features)
+        target = vectors.T @ (features.T @ score[:, k])
+        ridged = np.maximum(sizes, 0.0) + 1.0 / (SCALES[:, None] * value)
+        likelihood += (0.5 * target**2 / ridged - 0.5 * np.log(ridged * SCALES[:, None] * value)).sum(axis=1)
+        solved.append((ridged, vectors, target))
+    best = int(np.argmax(likelihood))
+    return np.column_stack([vectors @ (target / ridged[best]) for ridged, vectors, target in solved])

@@ -1,0 +1,87 @@
+"""Public room: what is public of the items already, in the form that priors are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowkey.data.domain import Domain
+from lowkey.data.features import FeatureMap
+from lowkey.data.public import Public
+from lowkey.data.ratings import Ratings
+from lowkey.engines.local import LocalEngine
+from lowkey.errors import refuse
+from lowkey.kernels.sweep import Sweep
+from lowkey.methods.curator import Curator
+from lowkey.methods.open_fit import OpenFit, open_fit
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.plan import Plan, Request
+
+Array = NDArray[np.float64]
+MOST_COLUMNS = 60  # of features: beyond, their leading directions
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What public people's ratings and item features say, and what a plan says of them."""
+
+    facts: tuple[str, ...] = ()
+    features: Array | None = None  # (n_items, k): columns of mean 0 with a mean square of 1/k
+    encoder: FeatureMap | None = None
+    people: Ratings | None = None  # public, on the private catalogue and scale
+    fit: OpenFit | None = None  # of them, for ratings
+
+    @cached_property
+    def effects(self) -> tuple[Array, Array] | None:
+        """Public item effects by the ratings alone, and their variances: infinite for items without any."""
+        if self.fit is None:
+            return None
+        whole = self.fit.precisions + np.diag(1.0 / self.fit.prior)
+        own, prior = 1.0 / np.linalg.inv(whole)[:, 0, 0], 1.0 / self.fit.prior[0]  # precisions, whatever the factors are
+        told = own - prior
+        known = told > 1e-6 * prior
+        told = np.where(known, told, 1.0)
+        return np.where(known, self.fit.means[:, 0] * own / told, 0.0), np.where(known, 1.0 / told, np.inf)
+
+    def ask(self, sweep: Sweep) -> dict[str, Any]:
+        """The sums of a sweep over the public people: exact, and free."""
+        assert self.people is not None
+        billboard = Billboard()
+        requests = [Request(statistic.name, statistic.size, 1.0) for statistic in sweep.statistics]
+        billboard.begin(Plan.calibrated("public", requests, epsilon=1.0, delta=0.5, mu=np.inf))
+        return dict(Curator(self.people, LocalEngine(), billboard).ask(sweep).arrays)
+
+
+NOTHING = Knowledge()
+
+
+def knowledge_of(public: Public, domain: Domain) -> Knowledge:
+    """What ``public`` says of this catalogue."""
+    if not isinstance(public, Public):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may not check
+        refuse("public", got="something else", needed="a Public", try_="public=lk.Public(ratings=…, features=…)")
+    rows, table = public.rows(domain), public.columns(domain)
+    features = encoder = people = fit = None
+    if rows is not None:
+        people = Ratings.from_csr(rows, domain)
+        fit = open_fit(rows) if domain.rating_range is not None and rows.nnz else None
+    if table is not None:
+        encoder = FeatureMap.of(table)
+        features = _leading(encoder.encode(table))
+    return Knowledge(public.facts(domain), features, encoder, people, fit)
+
+
+def _leading(columns: Array) -> Array | None:
+    """Around their means, and if they are many their leading directions; None if no column says anything.
+
+    A rare tag stays small: scaled to the size of the others it would stand for the few items that have it.
+    """
+    if not columns.any():
+        return None
+    if columns.shape[1] > MOST_COLUMNS:
+        left, values, _ = np.linalg.svd(columns, full_matrices=False)
+        columns = left[:, :MOST_COLUMNS] * values[:MOST_COLUMNS]
+    return columns / np.sqrt(float(np.sum(columns**2)) / len(columns))
