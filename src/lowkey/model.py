@@ -18,6 +18,7 @@ from lowkey.data.domain import Domain
 from lowkey.errors import InputError, refuse
 from lowkey.histories import Columns, Histories, asked
 from lowkey.linalg.topn import top_n
+from lowkey.model_items import NEW_SHARE, limit_new, most_new, with_items
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.recommended import Recommendations
@@ -146,6 +147,7 @@ class Model:
         exclude: Any = (),
         exclude_seen: bool = True,
         unknown: str = "error",
+        new_share: float = NEW_SHARE,
         **columns: Unpack[Columns],
     ) -> Any:
         """The ``n`` best items for one history, or for many: only of ``items``, if given, and none of ``exclude``.
@@ -154,16 +156,24 @@ class Model:
         frame whose columns are named (``user=``, ``item=``, ``rating=``) a frame of the same kind with user, item, score
         and rank; for a list or a dict of histories an Arrow table of these. ``unknown="ignore"`` leaves out ids that the
         catalogue does not have, and says how many: ``.ignored``, or a column of that name.
+
+        Items that ``add_items`` brought are ranked by their score less a standard deviation of what is not known of them,
+        and are at most ``new_share`` of a list.
         """
         wanted = asked(self.domain, X, unknown, columns)
-        ids, scores = self._best(wanted.rows, n, self._barred(items, exclude), exclude_seen)
+        ids, scores = self._best(wanted.rows, n, self._barred(items, exclude), exclude_seen, new_share)
         return wanted.answer(ids, scores, counted=unknown == "ignore")
 
     def _best(
-        self, rows: Histories, n: int, barred: NDArray[np.bool_] | None, exclude_seen: bool
+        self, rows: Histories, n: int, barred: NDArray[np.bool_] | None, exclude_seen: bool, new_share: float
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Ranked in single precision, as other libraries do: the noise is far above what it rounds away."""
-        left = self._left(rows if exclude_seen else None, barred)
+        seen = rows if exclude_seen else None
+        left = self._left(seen, barred)
+        if self.n_new:
+            known = np.zeros(self.domain.n_items, bool) if barred is None else barred.copy()
+            known[-self.n_new :] = True
+            left = min(left, self._left(seen, known) + most_new(n, new_share))
         if not 1 <= n <= left:
             raise InputError(
                 what="n",
@@ -179,6 +189,8 @@ class Model:
             scores = self.ranked(score(part))
             if barred is not None:
                 scores[:, barred] = -np.inf
+            if self.n_new:
+                limit_new(scores, self.settings["new_items"], n, new_share)
             positions[part], best[part] = top_n(scores, n, rows[part] if exclude_seen else None)
 
         chunks = self._chunks(rows)
@@ -239,6 +251,15 @@ class Model:
             refuse("n", got=f"{n}", needed=f"1 to {left}: the items that can be compared", try_="a smaller n")
         positions, best = top_n(alike[None], n)
         return Recommendations(self.domain.ids(positions[0]), best[0].astype(np.float64))
+
+    @property
+    def n_new(self) -> int:
+        """How many items are known by their features alone: the last ones of the catalogue."""
+        return len(self.settings.get("new_items", ()))
+
+    def add_items(self, ids: Any, features: Any) -> Model:
+        """A model that knows these items too, by their features (a table, one row each, in the order of ``ids``): free."""
+        return with_items(self, ids, features)
 
     def release(self, folder: str | Path) -> Path:
         """Write the folder that may be published."""

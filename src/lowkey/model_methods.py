@@ -53,6 +53,10 @@ class ModelMethods:
         """Expected ratings, or scores for binary feedback, of every item or of ``items``."""
         return self._fitted().predict(X, items)
 
+    def add_items(self, ids: Any, features: Any) -> Model:
+        """A model that knows new items too, by their features alone: free."""
+        return self._fitted().add_items(ids, features)
+
     def recommend(
         self,
         X: Any,

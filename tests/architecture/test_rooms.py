@@ -43,7 +43,8 @@ OPENERS = {
     "_select": {"privacy/billboard.py"},
     "_units": {"privacy/sums.py"},
     "_parts": {"engines/local.py"},
-    "_open_csr": {"data/ratings.py", "evaluation/", "audit/stand_in.py"},
+    # public.py: of people who are not protected
+    "_open_csr": {"data/ratings.py", "data/public.py", "evaluation/", "audit/stand_in.py"},
     "_open_keys": {"data/ratings.py", "evaluation/", "audit/stand_in.py"},
     "_open_rows": {"engines/", "data/ratings.py"},
     # positions.py declares public who rated what, for the methods that protect values only and say so

@@ -107,7 +107,7 @@ def _column(name: str, values: Sequence[Any]) -> Column | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    if isinstance(known[0], bool) or isinstance(known[0], str):
+    if isinstance(known[0], bool | str):
         levels = _frequent(known)
         return Column(name, "category", levels) if levels else None
     if isinstance(known[0], int | float):
@@ -122,7 +122,12 @@ def _column(name: str, values: Sequence[Any]) -> Column | None:
             return Column(name, "vector", (len(known[0]),), (0.0, max(size, 1e-300)))
         levels = _frequent(inside)
         return Column(name, "tags", levels) if levels else None
-    return refuse(f"feature {name!r}", got="values of another kind", needed="numbers, text, lists of text or vectors", try_="dropping it")
+    return refuse(
+        f"feature {name!r}",
+        got="values of another kind",
+        needed="numbers, text, lists of text or vectors",
+        try_="dropping it",
+    )
 
 
 def _frequent(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -132,6 +137,6 @@ def _frequent(values: Sequence[Any]) -> tuple[Any, ...]:
 def _vector(name: str, value: Any, width: int) -> Array:
     vector = np.asarray(value, np.float64)
     if vector.shape != (width,) or not np.isfinite(vector).all():
-        refuse(f"feature {name!r}", got="vectors of several lengths, or numbers that are not finite", needed=f"{width} numbers each",
-               try_="the same embedding for all items")  # fmt: skip
+        got = "vectors of several lengths, or numbers that are not finite"
+        refuse(f"feature {name!r}", got=got, needed=f"{width} numbers each", try_="the same embedding for all items")
     return vector

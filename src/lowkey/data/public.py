@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import scipy.sparse
 
+from lowkey.data.columns import ColumnNames
 from lowkey.data.domain import Domain
 from lowkey.data.features import as_table
 from lowkey.data.formats import existing_path, format_of, read_columns
-from lowkey.data.columns import ColumnNames
 from lowkey.data.ids import id_array
 from lowkey.data.ratings import Ratings
-from lowkey.data.readers import frame_columns
+from lowkey.data.readers import frame_columns, whole_table
 from lowkey.errors import refuse
 
 
@@ -97,7 +95,7 @@ class Public:
             table = frame_columns(self._ratings, names.as_list())
         at = domain.look_up(id_array(table[names.item], "item ids"))
         people = np.unique(np.asarray(id_array(table[names.user], "user ids")).astype(str), return_inverse=True)[1]
-        values = np.ones(len(at)) if binary else np.asarray(table[names.rating], np.float64)
+        values = np.ones(len(at)) if names.rating is None else np.asarray(table[names.rating], np.float64)
         pairs = people.astype(np.int64) * domain.n_items + at
         last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]  # of a pair that occurs again, the later one
         last = last[at[last] >= 0]
@@ -121,16 +119,7 @@ class Public:
 
     @cached_property
     def _feature_table(self) -> pa.Table:
-        if not isinstance(self._features, str | Path):
-            import narwhals as nw
-
-            frame: Any = nw.from_native(self._features)
-            return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame).to_arrow()
-        file = existing_path(self._features, "item features")
-        if format_of(file, None) == "parquet":
-            return pyarrow.parquet.read_table(file)
-        options = pyarrow.csv.ParseOptions(delimiter="\t" if format_of(file, None) == "tsv" else ",")
-        return pyarrow.csv.read_csv(file, parse_options=options)
+        return whole_table(self._features)
 
     def facts(self, domain: Domain) -> tuple[str, ...]:
         """What the plan, the ledger and the report say of it."""
@@ -138,7 +127,7 @@ class Public:
         if self._ratings is not None:
             rows = self.rows(domain)
             found.append(
-                f"the ratings of {rows.shape[0]} people which were public already or given openly, and who are not protected "
+                f"the ratings of {rows.shape[0]} people who are not protected: they were public, or were given openly "
                 f"(sha256 {_hash(self._ratings, rows.indptr, rows.indices, rows.data)})"
             )
         if self._features is not None:

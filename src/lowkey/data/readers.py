@@ -10,6 +10,7 @@ that shows no private value.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -185,6 +186,20 @@ def _check_domain(domain: Any) -> None:
             needed="a Domain with the catalogue and the rating range",
             try_="lk.Domain(items=catalogue, rating_range=(0.5, 5.0)), or read_uncatalogued for a private catalogue",
         )
+
+
+def whole_table(source: Any) -> pa.Table:
+    """A public table with all of its columns: a Parquet, CSV or TSV file, or a frame that narwhals knows."""
+    if isinstance(source, str | Path):
+        file = existing_path(source, "table")
+        format = format_of(file, None)
+        if format == "parquet":
+            return pyarrow.parquet.read_table(file)
+        parse = pyarrow.csv.ParseOptions(delimiter="\t" if format == "tsv" else ",")
+        return pyarrow.csv.read_csv(file, parse_options=parse)
+    no_table = InputError(what="table", got="something else", needed="a file, or a frame", try_="a pandas or Arrow table")
+    frame: Any = without_values(lambda: nw.from_native(source), no_table)
+    return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame).to_arrow()
 
 
 def frame_columns(frame: Any, names: list[str]) -> dict[str, Any]:

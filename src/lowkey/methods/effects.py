@@ -139,4 +139,4 @@ class _Seen:
         normal[np.diag_indices_from(normal)] += 1.0 / slopes
         line = np.linalg.solve(normal, weighted.T @ sums)
         misfit = np.log(variance).sum() + float((sums / variance) @ (sums - regressors @ line))
-        return line, float(-0.5 * (misfit + np.linalg.slogdet(normal)[1] + np.log(slopes).sum()))
+        return np.asarray(line, np.float64), float(-0.5 * (misfit + np.linalg.slogdet(normal)[1] + np.log(slopes).sum()))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
-from lowkey.data.features import FeatureMap
+from lowkey.data.features import FeatureMap, Table
 from lowkey.data.public import Public
 from lowkey.data.ratings import Ratings
 from lowkey.engines.local import LocalEngine
@@ -22,6 +22,7 @@ from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.plan import Plan, Request
 
 Array = NDArray[np.float64]
+RIDGES = np.geomspace(1e-4, 1.0, 13)  # of the map to new items, in units of a column's mean square
 MOST_COLUMNS = 60  # of features: beyond, their leading directions
 
 
@@ -32,8 +33,14 @@ class Knowledge:
     facts: tuple[str, ...] = ()
     features: Array | None = None  # (n_items, k): columns of mean 0 with a mean square of 1/k
     encoder: FeatureMap | None = None
+    table: Table | None = None  # of features
     people: Ratings | None = None  # public, on the private catalogue and scale
     fit: OpenFit | None = None  # of them, for ratings
+
+    @property
+    def rank(self) -> int:
+        """Of the public people's factors."""
+        return 0 if self.fit is None else self.fit.means.shape[1] - 1
 
     @cached_property
     def effects(self) -> tuple[Array, Array] | None:
@@ -55,6 +62,30 @@ class Knowledge:
         billboard.begin(Plan.calibrated("public", requests, epsilon=1.0, delta=0.5, mu=np.inf))
         return dict(Curator(self.people, LocalEngine(), billboard).ask(sweep).arrays)
 
+    def item_map(self, targets: Array, counts: Array) -> dict[str, Any]:
+        """For the release: how features foretell effects and factors (n_items, d) of items that nobody has rated.
+
+        Ridge regression over ratings, as those of a new item will be by its own readers; its ridge is the one that
+        foretells items left out best. Empty without features.
+        """
+        if self.encoder is None or self.table is None:
+            return {}
+        columns = np.column_stack([np.ones(len(targets)), self.encoder.encode(self.table)])
+        weights = counts / max(float(counts.sum()), 1e-300)
+        normal, aim = (columns * weights[:, None]).T @ columns, (columns * weights[:, None]).T @ targets
+        best: tuple[float, Array, Array] | None = None
+        for ridge in RIDGES:
+            penalty = np.diag(np.append(0.0, np.full(len(normal) - 1, ridge)))
+            inverse = np.linalg.inv(normal + penalty)
+            slopes = inverse @ aim
+            leverage = weights * np.einsum("ni,ij,nj->n", columns, inverse, columns)
+            rest = (targets - columns @ slopes) / np.maximum(1.0 - leverage, 0.05)[:, None]
+            variances = weights @ rest**2
+            if best is None or variances.sum() < best[0]:
+                best = (float(variances.sum()), slopes, variances)
+        assert best is not None
+        return {"features": {**self.encoder.to_json(), "slopes": best[1].tolist(), "variances": best[2].tolist()}}
+
 
 NOTHING = Knowledge()
 
@@ -71,7 +102,7 @@ def knowledge_of(public: Public, domain: Domain) -> Knowledge:
     if table is not None:
         encoder = FeatureMap.of(table)
         features = _leading(encoder.encode(table))
-    return Knowledge(public.facts(domain), features, encoder, people, fit)
+    return Knowledge(public.facts(domain), features, encoder, table, people, fit)
 
 
 def _leading(columns: Array) -> Array | None:

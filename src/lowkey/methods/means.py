@@ -216,7 +216,9 @@ def _combined(means: Means, settings: Settings, rounds: tuple[Posted, ...]) -> M
     count_std = 0.0 if exact else 1.0 / math.sqrt(precision.sum())
     counts = count_posterior(posted, count_std)
     means = replace(means, rounds=rounds, counts=counts, posted_counts=posted, count_std=count_std)
-    found = item_effects([r.evidence for r in rounds], counts, means.sampling, settings.knowledge.features, settings.knowledge.effects)
+    found = item_effects(
+        [r.evidence for r in rounds], counts, means.sampling, settings.knowledge.features, settings.knowledge.effects
+    )
     effects = np.clip(found.means, -settings.spread, settings.spread)
     left = max(crowd.within - found.spread, LEAST_LEFT * crowd.within)
     trusted = found.apart < math.inf

@@ -2,7 +2,7 @@
 
 Paper: Lim and Teh 2007 (variational Bayes for matrix factorisation). Deviates: items and users have a bias, too.
 
-rating = center + b_j + o_u + v_j . u_u + N(0, s^2), with (b_j, v_j) ~ N(0, diag P), (o_u, u_u) ~ N(0, diag(t^2, 1, ..., 1)).
+rating = center + b_j + o_u + v_j . u_u + N(0, s^2), with (b_j, v_j) ~ N(0, diag P), (o_u, u_u) ~ N(0, diag(t^2, 1, ...)).
 Users' and items' posteriors in turns, each with the other's uncertainty; P, t^2 and s^2 by the same likelihood.
 """
 
@@ -35,7 +35,7 @@ class OpenFit(NamedTuple):
 
 def open_fit(rows: Any, rank: int = RANK, seed: int = 0) -> OpenFit:
     """Of CSR rows (n_users, n_items) that are public. Items that nobody rated have effect and factor 0."""
-    n_users, n_items = rows.shape
+    n_items = rows.shape[1]
     center = float(rows.data.mean())
     by_user = (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data - center)
     turned = rows.T.tocsr()
@@ -46,22 +46,23 @@ def open_fit(rows: Any, rank: int = RANK, seed: int = 0) -> OpenFit:
     items[:, 0] = 0.0
     item_covariance, user_prior = np.zeros((n_items, size, size)), np.append(0.2 * spread, np.ones(rank))
     item_prior, variance = np.append(0.2 * spread, np.full(rank, 0.05 * spread)), 0.7 * spread
+    rated, used = np.diff(by_item[0]) > 0, item_prior
     for _ in range(TURNS):
         users, user_covariance, _ = _side(*by_user, items, item_covariance, user_prior, variance, False)
         items, item_covariance, misfit = _side(*by_item, users, user_covariance, item_prior, variance, True)
-        rated, used = np.diff(by_item[0]) > 0, item_prior
+        used = item_prior
         squares = items[rated] ** 2 + np.diagonal(item_covariance[rated], axis1=1, axis2=2)
         item_prior = np.maximum(squares.mean(axis=0), LEAST * spread)
         user_prior[0] = max(float((users[:, 0] ** 2 + user_covariance[:, 0, 0]).mean()), LEAST * spread)
         variance = max(misfit / len(by_user[2]), LEAST * spread)
-    precisions = np.linalg.inv(item_covariance) - np.diag(1.0 / used)
+    precisions = np.asarray(np.linalg.inv(item_covariance) - np.diag(1.0 / used), np.float64)
     precisions[~rated] = 0.0
     return OpenFit(center, items, precisions, used, variance, float(user_prior[0]))
 
 
 @njit(cache=True, nogil=True)
 def _side(offsets, others, values, means, covariance, prior, variance, measured):
-    """Posterior means and covariances of one side's vectors given the other's; if ``measured``, the expected misfit, squared.
+    """Posterior means and covariances of one side given the other; if ``measured``, the expected squared misfit.
 
     The first coordinate of either side is its bias: it meets a 1 on the other.
     """

@@ -6,6 +6,7 @@ known noise and from posted variances; user offsets are never posted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +95,8 @@ class DPBias(Recommender):
             return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
         means = ask_means(settings, curator, settings.n_iter, settings.residual_bound, settings.offset_reg)
         damping = means.offset_reg if settings.offset_reg is None else settings.offset_reg
-        released = biases(means.effects, means.center, damping, list(settings.limits))
+        told = settings.knowledge.item_map(means.effects[:, None], means.counts.means)
+        released = biases(means.effects, means.center, damping, list(settings.limits), told)
         return ranked(released, means.counts.means, means.residual_variance)
 
 
@@ -122,6 +124,9 @@ def popularity(counts: np.ndarray) -> Released:
     return biases(np.array(counts), 0.0, None, None)
 
 
-def biases(item_bias: np.ndarray, center: float, offset_reg: float | None, limits: list[float] | None) -> Released:
+def biases(
+    item_bias: np.ndarray, center: float, offset_reg: float | None, limits: list[float] | None, told: Mapping[str, Any] = {}
+) -> Released:
     arrays = {"item_bias": item_bias, "item_factors": np.zeros((len(item_bias), 0))}
-    return Released("factors", arrays, {"center": center, "offset_reg": offset_reg, "reg": 1.0, "rating_range": limits})
+    settings = {"center": center, "offset_reg": offset_reg, "reg": 1.0, "rating_range": limits, **told}
+    return Released("factors", arrays, settings)

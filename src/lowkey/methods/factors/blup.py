@@ -110,7 +110,7 @@ def _undo(change: Matrix) -> Matrix:
 class Posterior(NamedTuple):
     means: Matrix  # (n, d): bias, then factor
     prior: Matrix  # P, (d - 1, d - 1)
-    centers: Matrix  # prior means of the factors, (n, d - 1)
+    spread: Matrix  # E[v v^T] over ratings: P, and what the prior means vary beside it
 
 
 def posterior(
@@ -153,7 +153,8 @@ def posterior(
                 prior = (moments + moments.T)[1:, 1:] / 2.0
         precision = _prior_precision(prior)
         found = np.concatenate(list(pool.map(solved, _blocks(np.arange(len(bias))))))
-        return Posterior(found, prior, centers[:, 1:])
+        means = centers[sample, 1:] * np.sqrt(shares[sample] / shares[sample].sum())[:, None]
+        return Posterior(found, prior, prior + means.T @ means)
 
 
 def _blocks(rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:

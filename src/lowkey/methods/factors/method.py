@@ -111,10 +111,8 @@ class DPFactors(Recommender):
 
     def _informed(self, settings: FactorsSettings) -> FactorsSettings:
         """Directions that public people know need not be found: there is room for all of them."""
-        public = settings.knowledge.fit
-        if public is None or not settings.follows:
-            return settings
-        return replace(settings, rank=min(max(settings.rank, public.means.shape[1] - 1), settings.n_items))
+        most = min(max(settings.rank, settings.knowledge.rank), settings.n_items)
+        return replace(settings, rank=most) if settings.follows else settings
 
     def _requests(self, settings: FactorsSettings) -> list[Request]:
         n_items, rank, n_iter = settings.n_items, settings.rank, settings.n_iter
@@ -129,7 +127,10 @@ class DPFactors(Recommender):
 
     def _run(self, settings: FactorsSettings, curator: Curator) -> Released:
         means = ask_means(settings, curator)
-        rank = worthwhile_rank(settings, means) if settings.follows and not means.public_trusted else settings.rank
+        rank = settings.rank
+        if settings.follows:
+            known = min(settings.knowledge.rank, settings.rank) if means.public_trusted else 0
+            rank = max(worthwhile_rank(settings, means), known)
         if rank == 0:
             return self._means_alone(settings, means, curator)
         return self._factors(replace(settings, rank=rank), means, curator)
@@ -138,7 +139,8 @@ class DPFactors(Recommender):
         """What was planned for factors, spent on item effects: the model has no factors."""
         for t in range(1, settings.n_iter + 1):
             means = refined(means, settings, curator, f"item_update_{t}")
-        released = biases(means.effects, means.center, means.offset_reg, list(settings.limits))
+        told = settings.knowledge.item_map(means.effects[:, None], means.counts.means)
+        released = biases(means.effects, means.center, means.offset_reg, list(settings.limits), told)
         return ranked(released, means.counts.means, means.residual_variance)
 
     def _factors(self, settings: FactorsSettings, means: Means, curator: Curator) -> Released:
@@ -161,10 +163,11 @@ class DPFactors(Recommender):
             targets = shares[:, None] * (coefficients @ seen.regressors) + update
             latest = Round.of(shares, targets, seen.regressors, scales, *noise)
             # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
-            forgets = t < 2 and settings.start == "random" and not means.public_trusted
+            forgets = t < 2 and settings.start == "random"
             rounds = [latest] if forgets else [*rounds, latest][-settings.averaged :]
             found = posterior(rounds, means.effects, means.variances, side)
-            change = common_scale(found.prior, seen.factors, seen.ratings, seen.variance)
+            change = common_scale(found.spread, seen.factors, seen.ratings, seen.variance)
+            change = change if side is None else side.gentle(change)
             rounds = [r.turned(change) for r in rounds]
             side = None if side is None else side.turned(change)
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
@@ -174,6 +177,7 @@ class DPFactors(Recommender):
             "rating_range": list(settings.limits),
             "offset_reg": scale.variance / scale.offset_variance,
             "reg": scale.variance,
+            **settings.knowledge.item_map(coefficients, known.counts),
         }
         arrays = {"item_bias": coefficients[:, 0].copy(), "item_factors": coefficients[:, 1:].copy()}
         return ranked(Released("factors", arrays, fitted), means.counts.means, scale.variance)

@@ -25,6 +25,7 @@ from lowkey.methods.knowledge import Knowledge
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 2000  # items that the map is learnt from: those with the largest shares
 SCALES = np.geomspace(1e-6, 10.0, 22)  # l
+MOST_CHANGE = 2.0  # of a direction's scale, from round to round
 APART = (math.inf, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 
 
@@ -48,20 +49,24 @@ class Side:
         values, vectors = np.linalg.eigh((factors * counts[:, None]).T @ factors)
         turn = vectors[:, np.argsort(-values)[:rank]]
         kept = turn.shape[1]
-        own = np.maximum(fit.precisions[:, 0, 0], 1e-12)
-        tied = fit.precisions[:, 1:, 0]
-        precisions = fit.precisions[:, 1:, 1:] - tied[:, :, None] * tied[:, None, :] / own[:, None, None]  # whatever the bias
-        # the posterior mean is (L + prior^-1)^-1 h
-        inside = turn.T @ precisions @ turn
+        covariance = np.linalg.inv(fit.precisions + np.diag(1.0 / fit.prior))[:, 1:, 1:]  # whatever the bias is
         spread = turn.T @ (fit.prior[1:, None] * turn)
+        posterior = np.linalg.inv(turn.T @ covariance @ turn)
         whole = np.zeros((len(start), rank, rank))
-        whole[:, :kept, :kept] = inside
+        whole[:, :kept, :kept] = posterior - np.linalg.inv(spread)
         targets, begin = np.zeros_like(start), start.copy()
         begin[:, :kept] = factors @ turn
-        targets[:, :kept] = np.einsum("nij,nj->ni", inside + np.linalg.inv(spread), factors @ turn)
+        targets[:, :kept] = np.einsum("nij,nj->ni", posterior, factors @ turn)
         far = np.eye(rank) * float(np.trace(spread)) / kept
         far[:kept, :kept] = spread
         return cls(begin, whole, targets, far, knowledge.features)
+
+    def gentle(self, change: Matrix) -> Matrix:
+        """A change of scale that leaves no direction behind: what the public people know of it would have no place."""
+        if self.precisions is None:
+            return change
+        left, sizes, right = np.linalg.svd(change)
+        return (left * np.clip(sizes, 1.0 / MOST_CHANGE, MOST_CHANGE)) @ right
 
     def turned(self, change: Matrix) -> Side:
         if self.precisions is None:
@@ -98,7 +103,9 @@ class Side:
         found = [self._likelihood(precision, target, rows, inverse, centers, apart) for apart in APART]
         return APART[int(np.argmax(found))]
 
-    def _likelihood(self, precision: Matrix, target: Matrix, rows: Any, inverse: Matrix, centers: Matrix, apart: float) -> float:
+    def _likelihood(
+        self, precision: Matrix, target: Matrix, rows: Any, inverse: Matrix, centers: Matrix, apart: float
+    ) -> float:
         before = np.broadcast_to(inverse, (len(target), *inverse.shape))
         said = centers @ inverse
         if apart < math.inf:

@@ -74,4 +74,3 @@ def _directions(settings: FactorsSettings, seed: int, known: Known, means: Means
         if size > 1e-9:
             drawn[:, k] = centred / size
     return drawn
-

@@ -21,6 +21,7 @@ from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
+from lowkey.methods.lists.public import with_public
 from lowkey.methods.moments.ease import CleanGram, clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
 from lowkey.privacy.plan import Request
@@ -75,6 +76,7 @@ class DPLists(Recommender):
     >>> ids, scores = model.recommend({"film 7": 4.5}, n=10)  # doctest: +SKIP
     """
 
+    uses_public = True
     constraints = {"head": whole(), "liked": positive(), "reg": positive()}
 
     def __init__(
@@ -134,7 +136,8 @@ class DPLists(Recommender):
             gram = gram.reshape(len(head), len(head)) / max(of_gram, 1e-9)
             std = posts.stds["taste_moments"]
             noise = std / math.sqrt(2.0) / max(of_gram, 1e-9)  # of the mean of the two triangles
-            inverse = ridged_inverse(clean_gram((gram + gram.T) / 2.0, noise), shares, noise, settings.reg)
+            gram = with_public((gram + gram.T) / 2.0, noise, sweep, settings.knowledge)
+            inverse = ridged_inverse(clean_gram(gram, noise), shares, noise, settings.reg)
             posts = curator.ask(TasteFit(sweep, inverse))
             weights = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) * ease_weights(inverse)
             if sweep.count_weight > 0.0:
