@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 from lowkey.data.domain import Domain
 from lowkey.data.features import FeatureMap, Table
 from lowkey.data.public import Public
-from lowkey.data.ratings import Ratings
-from lowkey.engines.local import LocalEngine
+from lowkey.data.ratings import Block
+from lowkey.engines.base import block_users, no_sums
 from lowkey.errors import refuse
 from lowkey.kernels.sweep import Sweep
-from lowkey.methods.curator import Curator
 from lowkey.methods.open_fit import OpenFit, open_fit
-from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.plan import Plan, Request
 
 Array = NDArray[np.float64]
 RIDGES = np.geomspace(1e-4, 1.0, 13)  # of the map to new items, in units of a column's mean square
+BLOCK = 1 << 12  # public people at a time
 MOST_COLUMNS = 60  # of features: beyond, their leading directions
 
 
@@ -34,7 +32,7 @@ class Knowledge:
     features: Array | None = None  # (n_items, k): columns of mean 0 with a mean square of 1/k
     encoder: FeatureMap | None = None
     table: Table | None = None  # of features
-    people: Ratings | None = None  # public, on the private catalogue and scale
+    people: Any = None  # CSR rows of the public people, on the private catalogue and scale
     fit: OpenFit | None = None  # of them, for ratings
 
     @property
@@ -57,10 +55,14 @@ class Knowledge:
     def ask(self, sweep: Sweep) -> dict[str, Any]:
         """The sums of a sweep over the public people: exact, and free."""
         assert self.people is not None
-        billboard = Billboard()
-        requests = [Request(statistic.name, statistic.size, 1.0) for statistic in sweep.statistics]
-        billboard.begin(Plan.calibrated("public", requests, epsilon=1.0, delta=0.5, mu=np.inf))
-        return dict(Curator(self.people, LocalEngine(), billboard).ask(sweep).arrays)
+        sums = no_sums(sweep.statistics)
+        step = block_users(sweep.statistics, BLOCK)
+        for first in range(0, self.people.shape[0], step):
+            rows = self.people[first : first + step]
+            keys = np.arange(first, first + rows.shape[0], dtype=np.uint64)
+            values = rows.data.astype(np.float32)
+            sweep.run(Block(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), values, keys), None, sums)
+        return {statistic.name: sums[statistic.name] * statistic.grid.step for statistic in sweep.statistics}
 
     def item_map(self, targets: Array, counts: Array) -> dict[str, Any]:
         """For the release: how features foretell effects and factors (n_items, d) of items that nobody has rated.
@@ -97,7 +99,7 @@ def knowledge_of(public: Public, domain: Domain) -> Knowledge:
     rows, table = public.rows(domain), public.columns(domain)
     features = encoder = people = fit = None
     if rows is not None:
-        people = Ratings.from_csr(rows, domain)
+        people = rows
         fit = open_fit(rows) if domain.rating_range is not None and rows.nnz else None
     if table is not None:
         encoder = FeatureMap.of(table)

@@ -88,6 +88,7 @@ def verify(folder: str | Path, id: str | None = None) -> list[Check]:
     check("Nothing in the folder is about a single user", lambda: _no_users(manifest))
     ledger = check("The ledger's chain is unbroken", lambda: read_ledger(path, manifest))
     if ledger is not None:
+        check("What was public already is named on the ledger", lambda: _public(ledger))
         check("Every post on the ledger was planned", lambda: _planned(ledger))
         if _streams(ledger) or "stream" in manifest["settings"]:
             check("It is a part of its stream", lambda: _parts(manifest, ledger))
@@ -115,6 +116,12 @@ def _no_users(manifest: dict[str, Any]) -> None:
     named += [name for name in manifest["settings"] if name in PRIVATE_NAMES]
     if named:
         _fail(f"it names {named[0]!r}")
+
+
+def _public(ledger: Ledger) -> str:
+    """Sources that were used beside the protected data: whoever is in them is not protected."""
+    named = [fact for fact in ledger.guarantee().public if "sha256" in fact]
+    return "; ".join(named) or "nothing but the facts of the report"
 
 
 def _planned(ledger: Ledger) -> str:
