@@ -190,7 +190,10 @@ class Model:
             if barred is not None:
                 scores[:, barred] = -np.inf
             if self.n_new:
-                limit_new(scores, self.settings["new_items"], n, new_share)
+                unknown = np.asarray(self.settings["new_items"]) * (
+                    self._ranking_scale if "ranking" in self.arrays else 1.0
+                )
+                limit_new(scores, unknown, n, new_share)
             positions[part], best[part] = top_n(scores, n, rows[part] if exclude_seen else None)
 
         chunks = self._chunks(rows)

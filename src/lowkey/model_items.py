@@ -47,6 +47,11 @@ def with_items(model: Model, ids: Any, features: Any) -> Model:
         "item_bias": np.append(model.arrays["item_bias"], found[:, 0]),
         "item_factors": np.vstack([model.arrays["item_factors"], found[:, 1:]]),
     }
+    if "ranking" in model.arrays:  # as often taken as the item in the middle
+        scale, center = model.settings["ranking_scale"], model.settings["center"]
+        logs = model.arrays["ranking"] + scale * (center + model.arrays["item_bias"])
+        new = float(np.median(logs)) - scale * (center + found[:, 0])
+        arrays["ranking"] = np.append(model.arrays["ranking"], new)
     # A user's factor is about of size one in every direction, so this is the variance of what is not known of a rating.
     std = float(np.sqrt(np.sum(told["variances"])))
     settings = {**model.settings, "new_items": [*model.settings.get("new_items", ()), *[std] * len(more)]}

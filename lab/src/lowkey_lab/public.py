@@ -93,7 +93,7 @@ def prepared(name: str, draw: int, source: str, train: lk.Ratings) -> tuple[lk.R
         vectors = pa.array(list(rng.standard_normal((n_items, 20))))
         return train, lk.Public(features=pa.table({"item": range(n_items), "drawn": vectors}))
     if source == "other order":
-        train, public = given_openly(train, draw)
+        _, public = given_openly(train, draw)
         return train, lk.Public(ratings=scipy.sparse.csr_array(public[:, rng.permutation(n_items)]))
     if source == "other scale":  # jokes, as if they were these items
         jokes = rows_of("jester5k")[:1000].tocoo()

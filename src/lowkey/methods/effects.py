@@ -21,6 +21,7 @@ NO_TRUST = 1e-6  # of a source: its slopes are 0
 TRUSTS = (NO_TRUST, *(float(trust) for trust in np.geomspace(0.01, 100.0, 13)))
 APART = (math.inf, 10.0, 3.0, 1.0, 0.5, 0.25, 0.1, 0.05, 0.02)
 TURNS = 3
+CLEAR = 4.0  # what a source has to add to the log likelihood before it is listened to
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,11 @@ class _Seen:
             grids["apart"] = APART
         found = _Prior(float(spreads[0]))
         for name in list(grids) * (1 if len(grids) == 1 else TURNS):
-            found = max((found._replace(**{name: value}) for value in grids[name]), key=lambda prior: self.trend(prior)[1])
+            tried = [found._replace(**{name: value}) for value in grids[name]]
+            likelihoods = [self.trend(prior)[1] for prior in tried]
+            best = int(np.argmax(likelihoods))
+            # The first of a source's grid is to leave it alone: chance may look a little better than that.
+            found = tried[best if name == "spread" or likelihoods[best] > likelihoods[0] + CLEAR else 0]
         return found
 
     def given_public(self, prior: _Prior, line: Array) -> tuple[Array, Array]:

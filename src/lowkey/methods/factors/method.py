@@ -129,8 +129,9 @@ class DPFactors(Recommender):
         means = ask_means(settings, curator)
         rank = settings.rank
         if settings.follows:
-            known = min(settings.knowledge.rank, settings.rank) if means.public_trusted else 0
-            rank = max(worthwhile_rank(settings, means), known)
+            rank = worthwhile_rank(settings, means)
+            if rank > 0 and means.public_trusted:
+                rank = max(rank, min(settings.knowledge.rank, settings.rank))
         if rank == 0:
             return self._means_alone(settings, means, curator)
         return self._factors(replace(settings, rank=rank), means, curator)
@@ -149,7 +150,8 @@ class DPFactors(Recommender):
         shares, scales = known.shares, known.scales
         factors = first_factors(settings, self.init_seed, scale, known, means, curator)
         coefficients = np.column_stack([means.effects, factors])
-        side = Side.of(settings.knowledge, factors, known.counts)
+        knowledge = settings.knowledge if means.public_trusted else replace(settings.knowledge, fit=None)
+        side = Side.of(knowledge, factors, known.counts)
         if side is not None:
             coefficients[:, 1:] = side.start
         rounds: list[Round] = []

@@ -25,6 +25,7 @@ from lowkey.methods.knowledge import Knowledge
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 2000  # items that the map is learnt from: those with the largest shares
 SCALES = np.geomspace(1e-6, 10.0, 22)  # l
+CLEAR = 4.0  # what a source has to add to the log likelihood before it is listened to
 MOST_CHANGE = 2.0  # of a direction's scale, from round to round
 APART = (math.inf, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 
@@ -101,7 +102,7 @@ class Side:
         precision, target = unpack(private[0]), private[1]
         inverse = _inverse(prior)
         found = [self._likelihood(precision, target, rows, inverse, centers, apart) for apart in APART]
-        return APART[int(np.argmax(found))]
+        return APART[int(np.argmax(found))] if max(found) > found[0] + CLEAR else math.inf
 
     def _likelihood(
         self, precision: Matrix, target: Matrix, rows: Any, inverse: Matrix, centers: Matrix, apart: float
@@ -152,4 +153,6 @@ def _slopes(features: Matrix, score: Matrix, information: Matrix, values: Matrix
         likelihood += (0.5 * target**2 / ridged - 0.5 * np.log(ridged * SCALES[:, None] * value)).sum(axis=1)
         solved.append((ridged, vectors, target))
     best = int(np.argmax(likelihood))
+    if likelihood[best] < likelihood[0] + CLEAR:
+        best = 0
     return np.column_stack([vectors @ (target / ridged[best]) for ridged, vectors, target in solved])
