@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO_READY := .venv/.demo-ready
 # Threads inside a test process; the tests themselves run in parallel.
 JOBS ?= 2
 
@@ -28,6 +29,14 @@ help:
 	@echo "make bench  speed against peers, in one run"
 	@echo "make reproduce  the papers' experiments in their quick form, each with a verdict"
 
+# What the demo needs is what an installed lowkey needs; the rest comes on top of it where that is needed.
+$(DEMO_READY): requirements-demo.lock pyproject.toml
+	@echo "==> Setting up .venv for the demo (once; under a minute)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-compile -r requirements-demo.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile --editable .
+	@touch $(DEMO_READY)
+
 $(READY): requirements.lock pyproject.toml lab/pyproject.toml
 	@echo "==> Setting up .venv (once; a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -35,12 +44,12 @@ $(READY): requirements.lock pyproject.toml lab/pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable lab
 	@touch $(READY)
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	@echo "==> lowkey demo"
 	@$(BIN)/lowkey demo
 
 test: $(READY)
-	@echo "==> Tests"
+	@echo "==> Tests: about 10 minutes on two cores"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 mutants: $(READY)

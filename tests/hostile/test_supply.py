@@ -29,9 +29,19 @@ def test_the_lock_has_every_pin_and_its_hashes() -> None:
 
 def test_make_installs_nothing_else() -> None:
     installs = re.findall(r"pip install (.*)", (ROOT / "Makefile").read_text())
-    assert len(installs) == 2
-    assert "--require-hashes" in installs[0]
-    assert "--no-deps --no-build-isolation" in installs[1]  # what builds is pinned too
+    assert len(installs) == 4  # for the demo, and for everything
+    assert all("--require-hashes" in install for install in installs[::2])
+    assert all("--no-deps --no-build-isolation" in install for install in installs[1::2])  # what builds is pinned too
+
+
+def test_the_demo_installs_what_an_installed_lowkey_needs_and_little_else() -> None:
+    read = lambda name: (ROOT / name).read_text().replace("\\\n", "").splitlines()[1:]
+    demo = read("requirements-demo.lock")
+    assert set(demo) <= set(read("requirements.lock"))
+    names = {canonicalize_name(entry.partition("==")[0]) for entry in demo}
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {canonicalize_name(Requirement(text).name) for text in wanted} | {"llvmlite", "hatchling"} <= names
+    assert not names & {"matplotlib", "pyspark", "pytest", "pandas", "polars", "duckdb", "mkdocs"}
 
 
 def test_the_bill_of_materials_has_everything_that_is_needed_to_run() -> None:
