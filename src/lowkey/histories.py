@@ -26,11 +26,14 @@ NO_NUMBERS = {"what": "a history", "got": "ratings that are not numbers", "neede
 
 
 class Columns(TypedDict, total=False):
-    """The columns of a frame of histories."""
+    """The columns of a frame of histories, and what `from_frame` may be told of such a frame as well."""
 
     user: str
     item: str
     rating: str
+    time: str
+    duplicates: str
+    missing: str
 
 
 class Asked(NamedTuple):
@@ -133,6 +136,6 @@ def _many(histories: Any) -> bool:
 def _frame(domain: Domain, frame: Any, unknown: str, columns: Columns) -> Asked:
     from lowkey.data.frames import frame_histories  # a single answer need not wait for the readers
 
-    found = frame_histories(frame, domain, columns.get("user"), columns.get("item"), columns.get("rating"), unknown)
+    found = frame_histories(frame, domain, dict(columns), unknown)
     rows = scipy.sparse.csr_array(found.csr, shape=(len(found.ignored), domain.n_items))
     return Asked(rows, found.ignored, found.users, Recommendations if found.users is None else frame)

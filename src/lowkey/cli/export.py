@@ -69,14 +69,25 @@ def _write_site(screen: Screen, folder: Path, out: Path, precision: str, titles:
     screen.result({"folder": str(out), "files": made["names"], "bytes": made["bytes"], "loss": loss, "id": made["id"]})
 
 
+MOVIELENS_TITLES = {"movies.csv": ",", "movies.dat": "::", "u.item": "|"}  # the id, then the title
+
+
 def read_titles(path: Path | None) -> dict[str, str] | None:
-    """{id: title} of a csv file."""
+    """{id: title} of a csv file with these two columns, or of a MovieLens folder or file."""
     if path is None:
         return None
+    known = [path / name for name in MOVIELENS_TITLES if (path / name).is_file()] if path.is_dir() else []
+    path = known[0] if known else path
     if not path.is_file():
         refuse("--titles", got=f"{str(path)!r}, which does not exist", needed="a csv file", try_="another path")
+    if path.name in ("movies.dat", "u.item"):
+        lines = [line.split(MOVIELENS_TITLES[path.name], 2) for line in path.read_text("latin-1").splitlines() if line]
+        return {line[0]: line[1] for line in lines if len(line) > 1}
+    item = "movieId" if path.name == "movies.csv" else "item"
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
-        if not {"item", "title"} <= set(reader.fieldnames or []):
-            refuse("--titles", got="other columns", needed="a header with item and title", try_="item,title as first line")
-        return {row["item"]: row["title"] for row in reader if row["title"]}
+        if not {item, "title"} <= set(reader.fieldnames or []):
+            refuse(
+                "--titles", got="other columns", needed=f"a header with {item} and title", try_="item,title as first line"
+            )
+        return {row[item]: row["title"] for row in reader if row["title"]}

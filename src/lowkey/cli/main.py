@@ -26,6 +26,7 @@ COMMANDS = {
     "release": "lowkey.cli.release:release",
     "refresh": "lowkey.cli.refresh:refresh",
     "recommend": "lowkey.cli.recommend:recommend",
+    "similar": "lowkey.cli.recommend:similar",
     "verify": "lowkey.cli.verify:verify",
     "explain": "lowkey.cli.verify:explain",
     "evaluate": "lowkey.evaluation.commands:evaluate",

@@ -15,6 +15,7 @@ from lowkey.data.assemble import settled_duplicates
 from lowkey.data.columns import (
     catalogue_positions,
     check_known,
+    choose_rows,
     encode,
     grouped,
     names_for,
@@ -36,21 +37,22 @@ class FrameHistories(NamedTuple):
 
 
 @quotes_nobody
-def frame_histories(
-    frame: Any, domain: Domain, user: str | None, item: str | None, rating: str | None, unknown: str
-) -> FrameHistories:
+def frame_histories(frame: Any, domain: Domain, columns: dict[str, Any], unknown: str) -> FrameHistories:
+    """``columns`` are those of `from_frame`; without a user it is one history."""
+    user, item, rating, time = (columns.get(name) for name in ("user", "item", "rating", "time"))
     if item is None:
         refuse("item", got="no column name", needed="the column with the item ids", try_="item='movieId'")
-    names = names_for(domain.scale, user or "lowkey: the one user", item, rating)
+    names = names_for(domain.scale, user or "lowkey: the one user", item, rating, time, columns.get("missing", "error"))
     table = frame_columns(frame, [name for name in names.as_list() if user is not None or name != names.user])
     if user is None:
         table[names.user] = pa.chunked_array([pa.nulls(len(table[item]), pa.int8()).fill_null(0)])
+    choose_rows(table, names)
     tidy_columns(table, names)
     items, users = catalogue_positions(table.pop(names.item), domain), encode(table.pop(names.user))
     values = read_values(table, names)
     check_known(items, names, "drop" if unknown == "ignore" else "error")
     rows = grouped(users, items, values, domain.scale)
-    offsets, kept, values = settle(rows, domain.scale, names, settled_duplicates(domain.scale, None))
+    offsets, kept, values = settle(rows, domain.scale, names, settled_duplicates(domain.scale, columns.get("duplicates")))
     ignored = np.bincount(users.ranks[users.codes[items < 0]], minlength=len(users.ids))
     data = np.ones(len(kept)) if values is None else values.astype(np.float64)
     return FrameHistories((data, kept, offsets), None if user is None else users.ids, ignored)

@@ -193,6 +193,8 @@ def judge(figures: dict[float, dict[str, float]], floor: dict[str, float], measu
             f"Recommended: epsilon {enough[0]:g}, the smallest here that keeps at least {KEPT:.0%} of what the method "
             f"brings over {floor_name} ({share:.0%} by {measure})."
         )
+    elif most <= 0.0:
+        said = f"{floor_name.capitalize()} wins: by {measure} the method brings nothing over it here, even without noise."
     elif max(gains.values(), default=0.0) <= 0.0:
         said = (
             f"{floor_name.capitalize()} wins: by {measure} no epsilon here is better. Try more users, a larger epsilon, or "
@@ -202,7 +204,7 @@ def judge(figures: dict[float, dict[str, float]], floor: dict[str, float], measu
         best = max(gains, key=lambda epsilon: gains[epsilon])
         said = (
             f"No epsilon here keeps {KEPT:.0%} of what the method brings over {floor_name}; epsilon {best:g} comes nearest "
-            f"({gains[best] / most if most > 0 else 1:.0%} by {measure})."
+            f"({gains[best] / most:.0%} by {measure})."
         )
     return Verdict(measure, values, low, ceiling, enough[0] if enough else None, said)
 
