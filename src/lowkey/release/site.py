@@ -87,6 +87,7 @@ def model_files(
         "settings": dict(model.settings),
         "n_items": model.domain.n_items,
         "rating_range": None if model.domain.rating_range is None else list(model.domain.rating_range),
+        **({"counts": True} if model.domain.scale.counted else {}),
         "precision": precision,
         "loss": loss,
         "files": {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in contents.items()},

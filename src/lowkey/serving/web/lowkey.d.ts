@@ -51,6 +51,8 @@ export interface Manifest {
   settings: Record<string, unknown>;
   n_items: number;
   rating_range: [number, number] | null;
+  /** Values are counts: more than the end of the range is taken for it. */
+  counts?: true;
   precision: "float32" | "float16" | "int8";
   loss: Loss;
   files: Record<string, { bytes: number; sha256: string }>;

@@ -527,6 +527,7 @@ export class Model {
   constructor(manifest, arrays, { ids, titles }, checked) {
     Object.assign(this, { manifest, ids, titles, checked });
     this.binary = manifest.rating_range === null;
+    this.counts = Boolean(manifest.counts); // of plays or clicks: more than the largest one is taken for it
     this.#positions = new Map(ids.map((id, i) => [String(id), i]));
     this.#rule = new RULES[manifest.rule](arrays, manifest.settings, ids.length);
     this.#ranking = arrays.ranking;
@@ -540,9 +541,9 @@ export class Model {
 
   #history(given) {
     const pairs = Array.isArray(given) ? given.map((id) => [id, 1]) : Object.entries(given);
-    if (Array.isArray(given) && !this.binary && pairs.length) throw new LowkeyError("This model needs ratings: { id: rating }.");
+    if (Array.isArray(given) && !this.binary && !this.counts && pairs.length) throw new LowkeyError("This model needs ratings: { id: rating }.");
     const [low, high] = this.manifest.rating_range ?? [-Infinity, Infinity];
-    const rows = pairs.map(([id, value]) => [this.#position(id), this.binary ? 1 : Number(value)]).sort((a, b) => a[0] - b[0]);
+    const rows = pairs.map(([id, value]) => [this.#position(id), this.binary ? 1 : Math.min(Number(value), this.counts ? high : Infinity)]).sort((a, b) => a[0] - b[0]);
     if (!rows.every(([, value]) => value >= low && value <= high))
       throw new LowkeyError(`A rating is outside the scale of this model, ${low} to ${high}.`);
     return { at: rows.map(([i]) => i), values: rows.map(([, value]) => value) };

@@ -27,7 +27,8 @@ class Page {
 
   constructor(model) {
     this.model = model;
-    this.range = model.manifest.rating_range;
+    this.range = model.counts ? null : model.manifest.rating_range;
+    this.once = model.manifest.settings.liked ?? 1; // what a pick stands for where there are no ratings
     this.signs = model.manifest.rule === "signs";
     this.folded = model.titles.map((title) => String(title).toLowerCase());
     this.search = byId("search");
@@ -93,7 +94,7 @@ class Page {
   // ---- The list ----
 
   pick(id) {
-    this.change(() => this.picks.set(id, this.range ? this.range[1] : 1));
+    this.change(() => this.picks.set(id, this.range ? this.range[1] : this.once));
   }
 
   change(edit) {
