@@ -91,3 +91,17 @@ def test_from_ratings_to_a_checked_release(installed: Path, tmp_path: Path) -> N
     lowkey(installed, "verify", folder)
     asked = json.loads(lowkey(installed, "recommend", folder, "--history", str(tmp_path / "mine.csv"), "-n", "1", "--json"))
     assert [str(item) for item in asked["items"]] == ["4"]  # a lead of over 100 votes; the noise has a width of about 5
+
+
+def test_a_researcher_compares_it_in_the_bench(installed: Path, tmp_path: Path) -> None:
+    """The command of docs/add-a-method.md, on a file of one's own."""
+    rng, rows = np.random.default_rng(4), ["user,item,rating"]
+    for user in range(200):
+        rows += [f"{user},{item},{1 + 4 * (item % 2)}" for item in rng.choice(20, 8, replace=False)]
+    (tmp_path / "ratings.csv").write_text("\n".join(rows) + "\n")
+    columns = ["--user", "user", "--item", "item", "--rating", "rating", "--scale", "0.5", "5"]
+    asked = ["--methods", "votes,bias", "--epsilons", "1", "--draws", "1", "--results", str(tmp_path / "rows.jsonl")]
+    lowkey(installed, "bench", "--data", str(tmp_path / "ratings.csv"), *columns, *asked, "--no-exact")
+    found = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row["method"] for row in found} == {"votes", "bias"}
+    assert all(row["booked_epsilon"] <= 1.0 and 0.0 <= row["recall@20"] <= 1.0 for row in found)
