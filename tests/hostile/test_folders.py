@@ -31,7 +31,7 @@ from lowkey.release.formats import write_npy, write_parquet
 from lowkey.release.opened import open_release
 from lowkey.report import build_report
 
-EXAMPLES = int(os.environ.get("LOWKEY_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("LOWKEY_FUZZ", "20"))
 FEW = {"max_examples": EXAMPLES, "deadline": None, "phases": [Phase.generate]}
 UNCHECKED = {"suppress_health_check": list(HealthCheck)}
 
