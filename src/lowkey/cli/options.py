@@ -125,6 +125,13 @@ ExpectHead = Annotated[
     str | None,
     typer.Option(help="A head that this ledger once had: an older copy is refused.", metavar="HEAD", show_default=False),
 ]
+PublicRatings = Annotated[
+    Path | None,
+    typer.Option(help="Ratings of people who are not protected, with the same columns: free.", show_default=False),
+]
+ItemFeatures = Annotated[
+    Path | None, typer.Option(help="Public features, one row per item, with the column --item: free.", show_default=False)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Folder = Annotated[Path, typer.Argument(help="The release folder.", show_default=False)]

@@ -54,6 +54,8 @@ def release(
         ),
     ] = None,
     duplicates: o.Duplicates = None,
+    public_ratings: o.PublicRatings = None,
+    item_features: o.ItemFeatures = None,
     unknown_items: o.UnknownItems = "error",
     missing: o.Missing = "error",
     not_swapped: o.NotSwapped = False,
@@ -150,6 +152,8 @@ def release(
         expect_head=expect_head,
         anchor=anchor,
         cluster=Cluster(master, partitions) if engine == "spark" else None,
+        public_ratings=public_ratings,
+        item_features=item_features,
     )
     if expected_users and order.delta * expected_users >= 1.0 and not force:
         o.refuse(

@@ -14,6 +14,7 @@ from lowkey.cli.options import Table
 from lowkey.cli.screen import Screen
 from lowkey.cli.spark import Cluster
 from lowkey.data.domain import Domain, Scale
+from lowkey.data.public import Public
 from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import InputError, LowkeyError, refuse
@@ -50,6 +51,8 @@ class Order:
     anchor: Path | None = None
     cluster: Cluster | None = None  # None: the passes run in this process
     goal: str = "lists"
+    public_ratings: Path | None = None
+    item_features: Path | None = None
 
     def __post_init__(self) -> None:
         check_epsilon_delta(self.epsilon, self.delta)
@@ -110,11 +113,23 @@ class Order:
         return kind(**{"epsilon": epsilon, "delta": delta, "adjacency": self.adjacency, **self.parameters})
 
     @cached_property
+    def public(self) -> Public | None:
+        """What is public already, with columns of the same names as those of the ratings."""
+        if self.public_ratings is None and self.item_features is None:
+            return None
+        if self.selection:
+            needed = "a public catalogue"
+            refuse("--public-ratings and --item-features", got="--private-catalogue", needed=needed, try_="--items")
+        table = self.table
+        names = {"user": table.user or "user", "item": table.item, "rating": table.rating or "rating"}
+        return Public(self.public_ratings, self.item_features, **names)
+
+    @cached_property
     def resolved(self) -> tuple[Recommender, Settings]:
         """The estimator and every number of its fit; for a private catalogue with a nominal number of items."""
         domain = self.domain(range(NOMINAL_ITEMS) if self.selection else None)
         kind = self.build(domain)
-        return kind, kind.resolve(domain)
+        return kind, kind.resolve(domain, self.public)
 
     def plans(self) -> list[Plan]:
         """Every plan of this order, before any data."""

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse
 
 import lowkey as lk
+from lowkey.cli.main import run
 from lowkey.data.features import FeatureMap
 from lowkey.errors import InputError
 from lowkey.kernels.lists import TasteMoments
@@ -210,3 +211,35 @@ def test_new_items_come_from_features_marked_limited_and_released(fitted: lk.DPF
 def test_a_method_without_use_for_it_says_so() -> None:
     with pytest.raises(InputError, match="DPFactors or DPBias"):
         lk.DPALS(epsilon=1.0, delta=1e-5).plan(DOMAIN, lk.Public(features=table()))
+
+
+def test_the_command_line_takes_public_files(tmp_path: Path) -> None:
+    """The plan that is shown before any data is read names them, and so does the release."""
+
+    def written(rows: scipy.sparse.csr_array, name: str) -> str:
+        found = rows.tocoo()
+        columns = {"user": found.row, "item": found.col, "rating": found.data}
+        pyarrow.parquet.write_table(pa.table(columns), tmp_path / name)
+        return str(tmp_path / name)
+
+    pyarrow.parquet.write_table(table(), tmp_path / "films.parquet")
+    asked = ["release", written(crowd(200, 31)[0], "private.parquet"), "--user", "user", "--item", "item"]
+    asked += [
+        "--rating",
+        "rating",
+        "--scale",
+        "1",
+        "5",
+        "--items",
+        f"0..{N_ITEMS - 1}",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+    ]
+    asked += ["--for", "ratings", "--public-ratings", written(crowd(30, 32)[0], "open.parquet")]
+    asked += ["--item-features", str(tmp_path / "films.parquet"), "--out", str(tmp_path / "out"), "--quiet"]
+    assert run(asked) == 0
+    named = [fact for fact in lk.load(tmp_path / "out").guarantee.public if "sha256" in fact]
+    assert "30 people" in named[0]
+    assert "year" in named[1]
