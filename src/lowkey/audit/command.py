@@ -29,7 +29,7 @@ REPLACED = 20_000  # canaries for replace-one, beside the many for add/remove
 
 def audit(
     file: Annotated[
-        Path | None, typer.Argument(help="The real ratings, for their curator alone [default: a crowd that is made up].")
+        Path | None, typer.Argument(help="The real ratings, for their curator alone \\[default: a crowd that is made up].")
     ] = None,
     like: Annotated[
         Path | None, typer.Option(help="A release folder: its method, settings, catalogue and budget.", show_default=False)
@@ -43,7 +43,7 @@ def audit(
     scale: o.Scale = None,
     binary: o.Binary = False,
     items: o.Items = None,
-    method: Annotated[str | None, typer.Option(help="One method [default: six of them].", show_default=False)] = None,
+    method: Annotated[str | None, typer.Option(help="One method \\[default: six of them].", show_default=False)] = None,
     settings: o.Set = None,
     epsilon: Annotated[float, typer.Option(help="The claim to be measured.")] = 1.0,
     delta: Annotated[float, typer.Option(help="The claim's delta.")] = 1e-5,

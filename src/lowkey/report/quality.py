@@ -29,7 +29,10 @@ def quality_figure(measure: str, found: Mapping[float, float], levels: Mapping[s
         *charts._grid([(x(math.log2(e)), f"{e:g}") for e in found], [(y(t), f"{t:.3g}") for t in ticks]),
         *(charts._path([(LEFT, y(level)), (WIDTH - RIGHT, y(level))], "guess") for level in levels.values()),
         charts._path([(x(math.log2(e)), y(value)) for e, value in found.items()], "line"),
-        *(f'<text class="soft" x="{LEFT + 4}" y="{y(level) - 4:.1f}">{name}</text>' for name, level in levels.items()),
+        *(  # at either end, as floor and ceiling may be one line
+            f'<text class="soft {kind}" x="{at}" y="{y(level) - 4:.1f}">{name}</text>'
+            for (name, level), kind, at in zip(levels.items(), ("", "end"), (LEFT + 4, WIDTH - RIGHT - 4), strict=True)
+        ),
         *(charts._dot(x(math.log2(e)), y(value)) for e, value in found.items() if e == chosen),
         *charts._titles("epsilon", measure),
     ]
