@@ -89,7 +89,7 @@ def read_domain(path: Path, manifest: dict[str, Any]) -> Domain:
         broken(f"{ITEMS} that is no list of ids", "one column 'item' with as many ids as the manifest says")
     try:
         return Domain.from_json(facts, ids)
-    except (LowkeyError, KeyError, TypeError, ValueError):
+    except (LowkeyError, LookupError, TypeError, ValueError):
         broken("items or a scale that do not fit together", "the domain that was written")
 
 
