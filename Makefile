@@ -16,11 +16,12 @@ FUZZ ?= 5000
 FAULTS ?= 1000
 RACES ?= 200
 
-.PHONY: help demo test mutants lint types reproduce results docs bench clean hostile fuzz faults races lock sbom wheel
+.PHONY: help demo test year mutants lint types reproduce results docs bench clean hostile fuzz faults races lock sbom wheel
 
 help:
 	@echo "make demo   a private recommender on made-up data, from ratings to a checked release"
 	@echo "make test   the tests"
+	@echo "make year   52 weekly releases through the command line, with crashes and a lost state"
 	@echo "make mutants  seeded privacy bugs, and which test finds each (SAMPLE=3: some of them; ONLY=name: one)"
 	@echo "make lint   ruff         make types  pyright"
 	@echo "make docs   the documentation as a site, in site/"
@@ -51,6 +52,9 @@ demo: $(DEMO_READY)
 test: $(READY)
 	@echo "==> Tests: about 10 minutes on two cores"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+year: $(READY)
+	@LOWKEY_YEAR=52 $(BIN)/python -m pytest -q -s tests/journeys/test_refresh.py
 
 mutants: $(READY)
 	@echo "==> Mutants: seeded privacy bugs, and the tests that find them"

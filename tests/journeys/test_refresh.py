@@ -1,4 +1,7 @@
-"""A horizon of releases through the command line, with crashes, a lost state and a week run twice."""
+"""A horizon of releases through the command line, with crashes, a lost state and a week run twice.
+
+Here 12 weeks of 400 people; `make year` runs 52 of 4,000.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from lowkey.cli.main import run
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan
 
-WEEK, T = 7 * 86_400, 12
+WEEK, T = 7 * 86_400, int(os.environ.get("LOWKEY_YEAR", "12"))
+USERS = 400 if T == 12 else 4000
 START = 1_767_225_600
 FIRST = (
     f"--user user --item item --time time --binary --items 0..299 --first {START} --releases {T} "
@@ -28,11 +32,11 @@ FIRST = (
 
 def ratings(path: Path) -> Path:
     rng = np.random.default_rng(0)
-    users = np.repeat(np.arange(400), 10)
-    items = np.concatenate([rng.choice(300, 10, replace=False) for _ in range(400)])
-    begin = np.repeat(START - WEEK + rng.integers(0, T * WEEK, 400), 10)
-    frame = pd.DataFrame({"user": users, "item": items, "time": begin + rng.integers(0, WEEK, 4000)})
-    frame.to_parquet(path)
+    users = np.repeat(np.arange(USERS), 10)
+    items = np.concatenate([rng.choice(300, 10, replace=False) for _ in range(USERS)])
+    begin = np.repeat(START - WEEK + rng.integers(0, T * WEEK, USERS), 10)
+    frame = pd.DataFrame({"user": users, "item": items, "time": begin + rng.integers(0, WEEK, 10 * USERS)})
+    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
     return path
 
 
@@ -49,14 +53,15 @@ def killed(arguments: list[str], stream: Path) -> None:
     assert (stream / "ledger.jsonl").stat().st_size > before
 
 
-def test_a_year_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file, stream = ratings(tmp_path / "ratings.parquet"), tmp_path / "people.stream"
+def test_a_year(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, stream = ratings(tmp_path / "ratings.csv"), tmp_path / "people.stream"
+    crashes, lost = (T // 3, 7 * T // 12), 3 * T // 4
     for week in range(1, T + 1):
         out = tmp_path / f"week-{week}"
         call = ["refresh", str(file), "--stream", str(stream), "--out", str(out), "-q", *(FIRST if week == 1 else [])]
-        if week in (4, 7):
+        if week in crashes:
             killed(call, stream)
-        if week == 9:
+        if week == lost:
             for part in (stream / "private").iterdir():
                 part.unlink()
             assert run(call) == 1
@@ -71,6 +76,7 @@ def test_a_year_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     planned: Plan = ledger.plans()[0]
     assert abs(ledger.guarantee().epsilon - planned.price.epsilon) < 1e-9
     assert 4.0 - 1e-6 < ledger.guarantee().epsilon <= 4.0
+    print(f"{T} releases: epsilon {ledger.guarantee().epsilon:.12f}, planned {planned.price.epsilon:.12f}")
     assert run(["refresh", str(file), "--stream", str(stream), "--out", str(tmp_path / "more"), "-q"]) == 2
     assert "outside of the stream" in capsys.readouterr().err
     other = ["refresh", str(file), "--stream", str(stream), "--out", str(tmp_path / "more"), "--releases", "53"]

@@ -64,8 +64,10 @@ def speaks(frame: pd.DataFrame, calendar: lk.Calendar = CALENDAR) -> dict[int, i
     return found
 
 
-def stream_of(folder: Path, method: Any, domain: lk.Domain, releases: int, seed: int = 1, **options: Any) -> lk.Stream:
-    return lk.Stream(folder, method, domain, CALENDAR, releases, noise=SeededNoise(seed), **options)
+def stream_of(
+    folder: Path, method: Any, domain: lk.Domain, releases: int, seed: int = 1, calendar: Any = CALENDAR, **options: Any
+) -> lk.Stream:
+    return lk.Stream(folder, method, domain, calendar, releases, noise=SeededNoise(seed), **options)
 
 
 def record(stream: lk.Stream, ratings: lk.TimedRatings) -> StreamRecord:

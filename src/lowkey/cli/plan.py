@@ -22,12 +22,14 @@ def plan(
     ] = None,
     delta: o.Delta = None,
     expected_users: o.ExpectedUsers = None,
+    half_life: Annotated[float | None, typer.Option(help="Of a stream: releases after which a row counts half.")] = None,
+    again: Annotated[int, typer.Option(help="Of a stream: releases after which people speak again; 0: never.")] = 0,
     as_json: o.Json = False,
 ) -> None:
     """Divide one budget among the releases of a year, or any other time.
 
     Each release gets the same noise. The costs of releases add up by their squares, not by their epsilons, so each may be
-    larger than total/number.
+    larger than total/number. A stream, in which everybody speaks once, gives each release far more for the same total.
 
     Example: lowkey plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6
     """
@@ -41,9 +43,7 @@ def plan(
         },
         "lowkey plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6",
     )
-    assert every is not None
-    assert span is not None
-    assert total_epsilon is not None
+    assert every is not None and span is not None and total_epsilon is not None  # noqa: PT018
     count = int(_days("--for", span) / _days("--every", every) + 1e-9)
     if not 1 <= count <= 100_000:
         refuse("--every", got=f"{every} for {span}", needed="1 to 100000 releases", try_="--every 7d --for 1y")
@@ -71,7 +71,23 @@ def plan(
         f"    lowkey release … --epsilon {each:.6g} --delta {chosen:g} --ledger people.jsonl "
         f"--total-epsilon {total_epsilon:g}"
     )
-    screen.result({"releases": count, "epsilon_each": each, "delta": chosen, "spent_after": dict(after)})
+    stream = _stream(screen, count, mu, chosen, half_life, again) if count <= 400 else None
+    fields = {"releases": count, "epsilon_each": each, "delta": chosen, "spent_after": dict(after)}
+    screen.result({**fields, "epsilon_in_a_stream": stream})
+
+
+def _stream(screen: Screen, count: int, mu: float, delta: float, half_life: float | None, again: int) -> dict[int, float]:
+    """What releases are worth in a stream: the epsilon of a single release with as much noise."""
+    from lowkey.privacy.gaussian import gaussian_epsilon
+    from lowkey.privacy.stream import Schedule
+
+    noise = Schedule.optimal("planned", count, half_life, None, again).noise
+    worth = {t: gaussian_epsilon(mu / float(noise[t - 1]), delta) for t in _milestones(count)}
+    who = f"everybody speaks every {again} releases" if again else "everybody speaks once"
+    screen.say(f"  As a stream (lowkey refresh), in which {who}, for the same total:")
+    rows = [[f"  {t}", f"{noise[t - 1]:.3f}", f"{e:.4g}"] for t, e in worth.items()]
+    screen.table("", ["  release", "noise of a single one, times", "worth epsilon"], rows)
+    return worth
 
 
 def _days(name: str, text: str) -> float:

@@ -42,7 +42,8 @@ def refresh(
     first: Annotated[int | None, typer.Option(help="The time of the first one, in seconds.", show_default=False)] = None,
     every: Annotated[float, typer.Option(help="Days between them.")] = 7.0,
     half_life: Annotated[float | None, typer.Option(help="Releases after which a row counts half.")] = None,
-    method: Annotated[str, typer.Option(help="counts (items' popularity or means) or moments.")] = "counts",
+    again: Annotated[int, typer.Option(help="Releases after which people speak again; 0: never.")] = 0,
+    method: Annotated[str | None, typer.Option(help="bias, lists or moments.", show_default=False)] = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="The private state is lost: make it from the times.")] = False,
     quiet: o.Quiet = False,
     as_json: o.Json = False,
@@ -58,7 +59,7 @@ def refresh(
         "--user": user, "--item": item, "--rating": rating, "--time": time, "--scale": list(scale) if scale else None,
         "--binary": binary, "--items": items, "--items-column": items_column, "--releases": releases,
         "--total-epsilon": total_epsilon, "--delta": delta, "--first": first, "--every": every, "--half-life": half_life,
-        "--method": method,
+        "--method": method, "--again": again,
     }  # fmt: skip
     notes = _notes(stream, given, file)
     screen = Screen(quiet, as_json)
@@ -84,14 +85,14 @@ def _notes(stream: Path, given: dict[str, Any], file: str) -> dict[str, Any]:
     """What the first call said. Later ones may leave it out, and may not say something else."""
     place = stream / NOTES
     if not place.exists():
-        optional = ("--rating", "--scale", "--binary", "--half-life", "--items-column")
+        optional = ("--rating", "--scale", "--binary", "--half-life", "--items-column", "--method")
         needed = {name: value for name, value in given.items() if name not in optional}
         needed["--scale or --binary"] = given["--scale"] or given["--binary"]
         o.require("a new stream", needed, f"lowkey refresh {file} {EXAMPLE}")
         stream.mkdir(parents=True, exist_ok=True)
         return {"options": given, "written": 0}
     notes = json.loads(place.read_text("utf-8"))
-    defaults = {"--every": 7.0, "--method": "counts", "--binary": False}
+    defaults = {"--every": 7.0, "--binary": False, "--again": 0}
     for name, value in given.items():
         if value not in (None, defaults.get(name)) and value != notes["options"][name]:
             o.refuse(name, got="another value than the stream began with", needed="the same", try_="leaving it out")
@@ -100,19 +101,17 @@ def _notes(stream: Path, given: dict[str, Any], file: str) -> dict[str, Any]:
 
 def _open(stream: Path, notes: dict[str, Any]) -> Any:
     import lowkey as lk
-    from lowkey.methods.running import DPRunningMoments
+    from lowkey.methods.registry import estimator
+    from lowkey.methods.running import default_form
 
     said = notes["options"]
     ids = o.catalogue(said["--items"], said["--items-column"] or said["--item"])
     domain = lk.Domain(ids, tuple(said["--scale"])) if said["--scale"] else lk.Domain(ids, feedback="binary")
-    price = said["--total-epsilon"], said["--delta"]
-    if said["--method"] not in ("counts", "moments"):
-        o.refuse("--method", got=repr(said["--method"]), needed="counts or moments", try_="--method counts")
-    counts = lk.DPBias(*price, n_iter=1)
+    make: Any = estimator(said["--method"]) if said["--method"] else default_form(domain)
+    method = make(epsilon=said["--total-epsilon"], delta=said["--delta"])
     every = round(said["--every"] * DAY)
-    calendar = lk.Calendar(said["--first"], every, wait=every, patience=4 * every)
-    estimator = counts if said["--method"] == "counts" else DPRunningMoments(*price)
-    opened = lk.Stream(stream, estimator, domain, calendar, said["--releases"], half_life=said["--half-life"])
+    calendar = lk.Calendar(said["--first"], every, wait=every, patience=4 * every, again=said["--again"])
+    opened = lk.Stream(stream, method, domain, calendar, said["--releases"], half_life=said["--half-life"])
     _write(stream, notes)
     return opened
 
@@ -122,7 +121,7 @@ def _read(file: str, notes: dict[str, Any], domain: Any) -> Any:
 
     said = notes["options"]
     columns = {name[2:]: said[name] for name in ("--user", "--item", "--rating", "--time")}
-    return TimedRatings.from_parquet(file, domain, **columns)
+    return TimedRatings.from_file(file, domain, **columns)
 
 
 def _write(stream: Path, notes: dict[str, Any]) -> None:

@@ -28,10 +28,11 @@ class Calendar:
     wait: int
     patience: int
     least: int = 5
+    again: int = 0  # whoever has spoken speaks again after so many releases, with the row as it is then; 0: never
 
     def __post_init__(self) -> None:
         whole = all(isinstance(value, int) for value in asdict(self).values())
-        if not whole or self.every < 1 or not 0 <= self.wait <= self.patience or self.least < 1:
+        if not whole or self.every < 1 or not 0 <= self.wait <= self.patience or self.least < 1 or self.again < 0:
             refuse(
                 "calendar",
                 got="other values",
@@ -40,10 +41,10 @@ class Calendar:
             )
 
     @classmethod
-    def weekly(cls, first: int) -> Calendar:
+    def weekly(cls, first: int, again: int = 0) -> Calendar:
         """Seconds: a release a week; people speak after a week with five ratings, or after four weeks."""
         week = 7 * 86_400
-        return cls(first, week, wait=week, patience=4 * week)
+        return cls(first, week, wait=week, patience=4 * week, again=again)
 
     def time_of(self, release: int) -> int:
         return self.first + (release - 1) * self.every
@@ -69,6 +70,11 @@ class Calendar:
         ready = np.maximum(known[many] + self.wait, times[start[many] + self.least - 1])
         release[np.flatnonzero(some)[many]] = np.minimum(patient[many], self.release_at(ready))
         return release
+
+    def speak(self, first: Ints, release: int) -> Ints:
+        """Who speaks at a release, by when each spoke first."""
+        since = release - first
+        return np.flatnonzero((since == 0) | ((since > 0) & (self.again > 0) & (since % max(self.again, 1) == 0)))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

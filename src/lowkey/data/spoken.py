@@ -1,9 +1,10 @@
 """Vault room: who has spoken in a stream, and at which release: kept between releases, private, and decisive.
 
 Users are under hashes with a key of the stream's own. A record stays when a user's data are erased, so that nobody comes
-back and speaks a second time. The file is written whole or not at all, before the parts of its release are posted. It has
-the head of the public ledger at that time: a state that is old, damaged, or of another stream or another copy of the
-ledger is refused. (Nothing of it goes into the ledger, not even a hash: that would be a release.)
+back and speaks a second time. The file is written whole or not at all, before the parts of its release are posted; its size
+does not tell how many have spoken. It has the head of the public ledger at that time: a state that is old, damaged, or of
+another stream or another copy of the ledger is refused. (Nothing of it goes into the ledger, not even a hash: that would be
+a release.)
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import json
 import os
 import zipfile
+from hashlib import shake_256
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.noise import secret_bytes
 
 FILE = "spoken.npz"
+ROOM = 1 << 16  # users: the file has room for so many, or for a power of two of them; the rest of it is random
 Ints = npt.NDArray[np.int64]
 
 
@@ -53,9 +56,11 @@ class Spoken(Closed):
 
     # On disk ---------------------------------------------------------------------------------------------------------
     def write(self, folder: Path, stream: str, ledger: Ledger) -> None:
-        order = sorted(self._marks)
+        room = max(ROOM, 1 << (len(self._marks) - 1).bit_length()) - len(self._marks)
+        filled = {**self._marks, **dict.fromkeys(_pieces(shake_256(secret_bytes(32)).digest(16 * room)), 0)}
+        order = sorted(filled)
         marks = np.frombuffer(b"".join(order), np.uint8).reshape(-1, 16)
-        releases = np.array([self._marks[mark] for mark in order], np.int64)
+        releases = np.array([filled[mark] for mark in order], np.int64)
         facts = {"stream": stream, "release": self.release, "head": ledger.fingerprint}
         arrays = {"secret": np.frombuffer(self._secret, np.uint8), "marks": marks, "releases": releases}
         facts["check"] = _check(facts, arrays)
@@ -102,11 +107,16 @@ class Spoken(Closed):
             raise _refused("that of another copy of the ledger")
         if facts["release"] not in (made, made + 1):
             raise _refused("an old one" if facts["release"] < made else "one that is ahead of the ledger")
-        marks = {bytes(row): int(s) for row, s in zip(arrays["marks"], arrays["releases"].tolist(), strict=True)}
+        used = np.flatnonzero(arrays["releases"])
+        marks = dict(zip(_pieces(arrays["marks"][used].tobytes()), arrays["releases"][used].tolist(), strict=True))
         return cls(arrays["secret"].tobytes(), marks, facts["release"])
 
     def _public_facts(self) -> str:
         return f"release {self.release}"
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    return [data[at : at + 16] for at in range(0, len(data), 16)]
 
 
 def _check(facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> str:

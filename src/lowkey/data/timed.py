@@ -10,12 +10,11 @@ in no cohort any more.
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet
 
 from lowkey.data.assemble import check_values, tidy_rows
 from lowkey.data.calendar import Calendar, Ints
@@ -29,16 +28,14 @@ from lowkey.data.columns import (
     read_values,
     tidy_columns,
 )
-from lowkey.data.decoded import check_footer
 from lowkey.data.domain import Domain
-from lowkey.data.formats import existing_path, format_of, unreadable
+from lowkey.data.formats import existing_path, format_of, read_columns
 from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import frame_columns
 from lowkey.data.row_choice import flagged_only, whole_seconds
 from lowkey.data.spoken import Spoken
-from lowkey.data.text_files import check_present
-from lowkey.errors import quotes_nobody, refuse, without_values
+from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
 from lowkey.privacy.stream import MOST_SPEAKERS
 
@@ -67,30 +64,37 @@ class TimedRatings(Closed):
         unknown_items: str = "error",
     ) -> TimedRatings:
         """A pandas, polars or Arrow table. Of a pair of user and item that occurs again, the later one counts."""
-        check_unknown_items_word(unknown_items)
-        if domain.scale.counted:
-            refuse("ratings with times", got="counts", needed="ratings or binary feedback", try_="feedback='binary'")
-        names = names_for(domain.scale, user, item, rating)
-        table = frame_columns(frame, [*names.as_list(), time])
-        if names.flag is not None:
-            flagged_only(table, names.flag)
-        times = whole_seconds(table.pop(time), time)
-        tidy_columns(table, names)
-        return cls._of(table, names, domain, times, unknown_items)
+        names = _names(domain, user, item, rating, time)
+        return cls._of(frame_columns(frame, names.as_list()), names, domain, unknown_items)
 
     @classmethod
     @quotes_nobody
-    def from_parquet(cls, path: Any, domain: Domain, **columns: Any) -> TimedRatings:
-        """A Parquet file, with the columns named as for `from_frame`."""
+    def from_file(
+        cls,
+        path: Any,
+        domain: Domain,
+        *,
+        user: str,
+        item: str,
+        time: str,
+        rating: str | None = None,
+        unknown_items: str = "error",
+        format: str | None = None,
+    ) -> TimedRatings:
+        """A file of any format that `read_ratings` reads, with a column of times."""
+        names = _names(domain, user, item, rating, time)
         file = existing_path(path, "ratings file")
-        if format_of(file, None) != "parquet":
-            refuse("ratings with times", got="another format", needed="Parquet", try_="a .parquet file, or from_frame")
-        names = [name for name in columns.values() if name is not None]
-        table = without_values(lambda: _read(file, names), unreadable(file))
-        return cls.from_frame(table, domain, **columns)
+        table = read_columns(file, format_of(file, format), names, domain.item_ids.type)
+        return cls._of(table, names, domain, unknown_items)
 
     @classmethod
-    def _of(cls, table: Any, names: ColumnNames, domain: Domain, times: Ints, unknown_items: str) -> TimedRatings:
+    def _of(cls, table: Any, names: ColumnNames, domain: Domain, unknown_items: str) -> TimedRatings:
+        check_unknown_items_word(unknown_items)
+        assert names.time is not None
+        if names.flag is not None:
+            flagged_only(table, names.flag)
+        times = whole_seconds(table.pop(names.time), names.time)
+        tidy_columns(table, replace(names, time=None))
         items = catalogue_positions(table.pop(names.item), domain)
         check_known(items, names, unknown_items)
         users, values = encode(table.pop(names.user)), read_values(table, names)
@@ -113,7 +117,7 @@ class TimedRatings(Closed):
         """Who has spoken once ``release`` is made, and the cohorts 1 ... ``release``, each with the rows of then."""
         by_rule = calendar.speaks_at(self._offsets, self._times)
         settled, speaks = spoken.settled(self._keys, by_rule, release)
-        return settled, [self._cohort(np.flatnonzero(speaks == s), calendar.time_of(s)) for s in range(1, release + 1)]
+        return settled, [self._cohort(calendar.speak(speaks, s), calendar.time_of(s)) for s in range(1, release + 1)]
 
     def _rebuilt(self, calendar: Calendar, release: int) -> Spoken:
         """Who has spoken up to a release, by the rule alone."""
@@ -141,8 +145,7 @@ class TimedRatings(Closed):
         return f"{self._domain.n_items} items, {self._domain.scale}, with times"
 
 
-def _read(file: Path, names: list[str]) -> Any:
-    with pyarrow.parquet.ParquetFile(file) as parquet:
-        check_footer(file, parquet.metadata)
-        check_present(names, parquet.schema_arrow.names, sure_header=True)
-        return parquet.read(columns=names)
+def _names(domain: Domain, user: str, item: str, rating: str | None, time: str) -> ColumnNames:
+    if domain.scale.counted:
+        refuse("ratings with times", got="counts", needed="ratings or binary feedback", try_="feedback='binary'")
+    return names_for(domain.scale, user, item, rating, time)

@@ -47,6 +47,10 @@ class Curator:
             paid[name] = self.billboard.post(unreleased, inputs) if paid[name] is None else paid[name]
         return Posts(paid, stds, kept)
 
+    def ask_of_model(self, sweep: Sweep) -> Posts:
+        """As ``ask``, for a sum about the model at hand, which will be another one at the next release of a stream."""
+        return self.ask(sweep)
+
     def noise(self, sweep: Sweep) -> dict[str, float]:
         """How much noise the posts of a sweep will have, where noise is added: public, and known before they are made."""
         found = {statistic.name: self.billboard.noise_std(statistic) for statistic in sweep.statistics}

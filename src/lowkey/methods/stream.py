@@ -18,7 +18,8 @@ from lowkey.data.timed import TimedRatings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError, refuse
-from lowkey.methods.base import Recommender
+from lowkey.methods.base import Recommender, Settings
+from lowkey.methods.running import running
 from lowkey.methods.streamed import StreamCurator
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
@@ -34,14 +35,18 @@ SPEAKS_ONCE = (
     "Everybody speaks once in this stream, by the calendar, with all ratings up to then; what they rate later has no part "
     "in it. The guarantee is for all of its releases together, made or not."
 )
+SPEAKS_AGAIN = (
+    "Everybody speaks every {} releases in this stream, by the calendar, with all ratings up to then. The guarantee is for "
+    "all of its releases together, made or not."
+)
 
 
 class Stream:
     """``releases`` of ``method`` over the years, for what one would cost; in a folder of its own.
 
-    ``method`` is a private estimator whose sums do not follow what was posted; its epsilon and delta are those of all
-    releases together. The first call books the stream, later ones go on with it: they need the same method, domain and
-    calendar. ``half_life`` (in releases) makes it forget, ``window`` (in releases) too.
+    ``method`` is a ``DPBias``, ``DPLists`` or ``DPMoments``; its epsilon and delta are those of all releases together. The
+    first call books the stream, later ones go on with it: they need the same method, domain and calendar. ``half_life``
+    (in releases) makes it forget, ``window`` (in releases) too.
     """
 
     def __init__(
@@ -56,13 +61,14 @@ class Stream:
         window: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.folder, self.method, self.domain, self.calendar = Path(folder), method, domain, calendar
+        self.folder, self.method, self.domain, self.calendar = Path(folder), running(method), domain, calendar
+        self.settings = self.method.resolve(domain)
         make_folder(self.folder)
-        self.settings = method.resolve(domain)
         self.posts = KeptPosts(self.folder / POSTS)
         self.billboard = Billboard(Ledger(self.folder / LEDGER), noise=noise, kept=self.posts)
         booked = [plan for plan in self.billboard.ledger.plans() if plan.schedule is not None]
-        fresh = None if booked else Schedule.optimal(secret_bytes(16).hex(), releases, half_life, window)
+        name = secret_bytes(16).hex()
+        fresh = None if booked else Schedule.optimal(name, releases, half_life, window, calendar.again)
         schedule = booked[0].schedule if fresh is None else fresh
         assert schedule is not None
         plan = self._plan(schedule)
@@ -92,7 +98,7 @@ class Stream:
             mu=budget.mu,
             unit=plan.unit,
             public=(*plan.public, f"the calendar of {schedule.horizon} releases, and the rule when somebody speaks"),
-            caveats=(*plan.caveats, SPEAKS_ONCE),
+            caveats=(*plan.caveats, SPEAKS_AGAIN.format(self.calendar.again) if self.calendar.again else SPEAKS_ONCE),
             settings={**plan.settings, "calendar": self.calendar.to_json()},
             schedule=schedule,
         )
@@ -147,7 +153,7 @@ class Stream:
 
     def _made(self, release: int, cohorts: Any, engine: Engine | None) -> Model:
         curator = StreamCurator(self.billboard, self.posts, release, cohorts, LocalEngine() if engine is None else engine)
-        released = self.method._run(self.settings, curator)  # pyright: ignore[reportPrivateUsage]
+        released = self.method._run(self._settings_of(release), curator)  # pyright: ignore[reportPrivateUsage]
         settings = {
             **released.settings,
             "stream": self.schedule.name,
@@ -156,6 +162,15 @@ class Stream:
         }
         name = type(self.method).__name__
         return Model(name, released.rule, released.arrays, settings, self.domain, self.billboard.ledger)
+
+    def _settings_of(self, release: int) -> Settings:
+        """What a method weighs by its budget, it weighs by what the budget is worth at this release.
+
+        How many users are expected is said of the end: until then their number is what was posted.
+        """
+        budget, domain = self.settings.budget, self.domain
+        worth = replace(budget, mu=budget.mu / float(self.schedule.noise[release - 1]))
+        return replace(self.settings, budget=worth, domain=Domain(domain.n_items, domain.rating_range, domain.feedback))
 
     def table(self) -> str:
         """What each release is worth, as the epsilon of a single release with its noise; and what splitting would give."""

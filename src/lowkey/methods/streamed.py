@@ -1,13 +1,18 @@
 """Public room: a curator whose answers are the running sums of a stream: posted in parts, kept, and decoded.
 
 A method asks as ever, and gets sums over all who have spoken, with the noise that they have; it need not know of cohorts.
-What a sweep adds for a user must be the same at every release, else decoding would mix sums of different things. (That is
-a matter of sense. The price holds whatever is asked: it rests on the bound and on when a user speaks.)
+A cohort is asked once: with the sweep of the release at which it speaks, whatever is known later. So its sum is the same in
+all later posts, and decoding gives the sum over cohorts exactly. What a sweep knows of the posts (centres, shares, a head)
+differs between cohorts; methods in streams ask so that this is of second order. (The price holds whatever is asked: it
+rests on the bound and on when a user speaks.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +22,43 @@ from lowkey.data.ratings import Ratings
 from lowkey.engines.base import Engine
 from lowkey.errors import InputError, LedgerError
 from lowkey.kernels.sweep import Sweep
-from lowkey.methods.curator import Curator, Posts, fingerprint_of
+from lowkey.methods.curator import Curator, Posts
 from lowkey.privacy.billboard import Billboard, sha256_of
 from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.sums import UnreleasedPart
 
 Array = NDArray[np.float64]
+
+
+class Asked:
+    """What each cohort was asked, in the folder of posts: as public as they are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def keep(self, release: int, sweep: Sweep) -> None:
+        """Once: a release that is made again asks the same."""
+        path = self._path(release, sweep)
+        if path.exists():
+            return
+        draft = path.with_suffix(".incomplete")
+        with open(draft, "wb") as file:
+            np.savez_compressed(file, **_numbers(sweep))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+
+    def find(self, release: int, sweep: Sweep) -> Sweep:
+        """``sweep`` as the cohort of a release was asked it."""
+        path = self._path(release, sweep)
+        if not path.exists():
+            raise _lost(f"what was asked at release {release}")
+        with np.load(path, allow_pickle=False) as held:
+            return _with_numbers(sweep, dict(held))
+
+    def _path(self, release: int, sweep: Sweep) -> Path:
+        return self.folder / f"asked-{release}-{sweep.statistics[0].name}.npz"
 
 
 class StreamCurator(Curator):
@@ -35,58 +70,107 @@ class StreamCurator(Curator):
         super().__init__(cohorts, engine, billboard)
         assert billboard.plan is not None and billboard.plan.schedule is not None  # noqa: PT018
         self._schedule, self._posts, self._release = billboard.plan.schedule, posts, release
+        self._asked = Asked(posts.folder)
 
     def ask(self, sweep: Sweep, local: Any = None) -> Posts:
-        if sweep.keeps_state or sweep.needs_everyone or local is not None:
+        if local is not None:
             raise TypeError(f"{type(sweep).__name__}: users of a stream keep nothing between passes")
-        fingerprint = fingerprint_of(sweep)
-        names = [statistic.name for statistic in sweep.statistics]
-        self._adopt(names, fingerprint)
-        parts = self._so_far()
-        missing = [name for name in names if (name, self._release) not in parts.posted]
-        if missing:
-            self._post(sweep, missing, fingerprint)
-            parts = self._so_far()
-        decoded = {name: self._decoded(parts, name, fingerprint) for name in names}
+        parts = self._posted(sweep, once=True)
+        decoded = {s.name: self._schedule.decoded(self._release, self._kept(parts, s.name)) for s in sweep.statistics}
         factor = float(self._schedule.noise[self._release - 1])
         return Posts(decoded, {name: factor * std for name, std in self.noise(sweep).items()})
+
+    def ask_of_model(self, sweep: Sweep) -> Posts:
+        """All cohorts are asked the same, and there is nothing to add up: this release's post as it is, in which cohort s
+        has the weight C_ts."""
+        parts = self._posted(sweep, once=False)
+        return Posts({s.name: list(self._kept(parts, s.name))[-1] for s in sweep.statistics}, self.noise(sweep))
+
+    def _posted(self, sweep: Sweep, *, once: bool) -> Parts:
+        """What is posted once this release's part of a sweep is."""
+        if sweep.keeps_state or sweep.needs_everyone:
+            raise TypeError(f"{type(sweep).__name__}: users of a stream keep nothing between passes")
+        names = [statistic.name for statistic in sweep.statistics]
+        self._adopt(names)
+        parts = self._so_far()
+        missing = [name for name in names if (name, self._release) not in parts.posted]
+        if not missing:
+            return parts
+        self._post(sweep, missing, once)
+        return self._so_far()
+
+    def noise(self, sweep: Sweep) -> dict[str, float]:
+        """Of one post; decoded sums have ``schedule.noise`` times as much."""
+        found = {s.name: self.billboard.noise_std(self._schedule.statistic_of(s)) for s in sweep.statistics}
+        return {name: std for name, std in found.items() if std is not None}
 
     def _so_far(self) -> Parts:
         return self.billboard.ledger.parts(self._schedule.name)
 
-    def _adopt(self, names: list[str], fingerprint: str) -> None:
+    def _adopt(self, names: list[str]) -> None:
         """What a crash left drawn and kept, but not committed, is committed as it is: a second draw would cost more."""
         parts = self._so_far()
         for name in names:
             part = name, self._release
             if part in parts.drawn and part not in parts.posted:
-                kept = self._kept(parts.drawn[part], name, fingerprint)
+                kept = self._found(parts.drawn[part], name)
                 if kept is not None:
                     self.billboard.ledger.commit(parts.drawn[part], sha256_of(kept))
 
-    def _kept(self, seq: int, name: str, fingerprint: str) -> Array | None:
-        return self._posts.find(seq, name, self.billboard.key(seq, fingerprint))
-
-    def _post(self, sweep: Sweep, names: list[str], fingerprint: str) -> None:
+    def _post(self, sweep: Sweep, names: list[str], once: bool) -> None:
         if self._data is None:
             raise InputError(
                 what=f"release {self._release}", got="one that is not posted", needed="ratings", try_="release(ratings)"
             )
-        sums = [self._engine.sweep(sweep, cohort)[0] for cohort in self._data]
-        for name in names:
-            part = UnreleasedPart(self._schedule, self._release, [cohort[name] for cohort in sums])
-            self.billboard.post(part, fingerprint)
+        found = {s.name: UnreleasedPart(self._schedule, self._release, s) for s in sweep.statistics if s.name in names}
+        if once:
+            self._asked.keep(self._release, sweep)
+        for release, cohort in enumerate(self._data, 1):
+            sums = self._engine.sweep(self._asked.find(release, sweep) if once else sweep, cohort)[0]
+            for name, part in found.items():
+                part.take(sums[name])
+        for part in found.values():
+            self.billboard.post(part)
 
-    def _decoded(self, parts: Parts, name: str, fingerprint: str) -> Array:
-        posts = list[Array]()
+    def _kept(self, parts: Parts, name: str) -> Iterator[Array]:
         for release in range(1, self._release + 1):
-            kept = self._kept(parts.drawn[name, release], name, fingerprint)
+            kept = self._found(parts.drawn[name, release], name)
             if kept is None or sha256_of(kept) != parts.posted[name, release]:
-                raise LedgerError(
-                    what=f"what was posted as {name!r} at release {release}",
-                    got="none, or something else",
-                    needed="the file that was kept: later sums are decoded with it",
-                    try_="any copy of the stream's folder of posts, which is public",
-                )
-            posts.append(kept)
-        return self._schedule.decoded(self._release, posts)
+                raise _lost(f"what was posted as {name!r} at release {release}")
+            yield kept
+
+    def _found(self, seq: int, name: str) -> Array | None:
+        """Whatever it was asked: that is on record by itself."""
+        return self._posts.find(seq, name, self.billboard.key(seq, ""))
+
+
+def _lost(what: str) -> LedgerError:
+    return LedgerError(
+        what=what,
+        got="none, or something else",
+        needed="the file that was kept: later sums are made with it",
+        try_="any copy of the stream's folder of posts, which is public",
+    )
+
+
+def _numbers(sweep: Any, prefix: str = "") -> dict[str, Any]:
+    """The numbers among a sweep's public fields, also those of a sweep within it; the rest is the method's for good."""
+    found = dict[str, Any]()
+    for field in fields(sweep):
+        value = getattr(sweep, field.name)
+        if is_dataclass(value):
+            found |= _numbers(value, f"{prefix}{field.name}.")
+        elif isinstance(value, float | np.ndarray):
+            found[prefix + field.name] = value
+    return found
+
+
+def _with_numbers(sweep: Any, held: dict[str, Any], prefix: str = "") -> Any:
+    changes = dict[str, Any]()
+    for field in fields(sweep):
+        name, value = prefix + field.name, getattr(sweep, field.name)
+        if is_dataclass(value):
+            changes[field.name] = _with_numbers(value, held, f"{name}.")
+        elif name in held:
+            changes[field.name] = float(held[name]) if isinstance(value, float) else held[name]
+    return replace(sweep, **changes)

@@ -122,6 +122,7 @@ class Billboard:
             self._left[line.name] -= 1
             return reservation
         assert isinstance(unreleased, UnreleasedPart)
+        unreleased.check_whole()
         schedule.check_fits(unreleased.statistic, self.plan.adjacency)
         return self.ledger.reserve_part(line, schedule.name, unreleased.release, description, noise_is_private=private)
 

@@ -104,6 +104,13 @@ def noise(decoding: Array) -> Array:
     return np.sqrt(np.sum(decoding**2, axis=1))
 
 
+def loudest(encoder: Array, again: int) -> float:
+    """The norm of what one user adds to all posts, who speaks every ``again`` releases (0: once); columns have norm 1."""
+    if not again:
+        return 1.0
+    return max(float(np.linalg.norm(np.abs(encoder[:, s::again]).sum(axis=1))) for s in range(min(again, len(encoder))))
+
+
 def unit_columns(encoder: Array) -> Array:
     return encoder / np.sqrt(np.sum(encoder**2, axis=0))
 

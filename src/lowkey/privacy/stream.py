@@ -6,14 +6,17 @@ C is kept as whole numbers of 2^-24, so that the norms of its columns are compar
 floor(c_ts x_s / 2^24) in the sum's own grid units. One user's d moves it by c_ts d / 2^24 + e with |e| < 1 where d is not
 0. Over all T posts of n numbers (off-diagonal ones count twice) that is at most |C_s| |d| + sqrt(2 T n) steps, and twice
 the steps where a user is replaced. So columns have norm 1 - ``SPARE`` at most, and the steps have to fit into what is
-spared (``check_fits``). docs/refresh.md has the theorem. Nothing here may wrap around, as floor(c x) of a sum that did
-would not: no contribution has more than 2^40 units, and no more than ``MOST_SPEAKERS`` speak at once.
+spared (``check_fits``). Somebody who speaks again every ``again`` releases moves post t by at most the sum of |c_ts| over
+those s, times the sensitivity: then it is the norms of these sums of columns that are held. docs/refresh.md has the
+theorem. Nothing here may wrap around, as floor(c x) of a sum that did would not: no contribution has more than 2^40
+units, and no more than ``MOST_SPEAKERS`` speak at once.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +31,7 @@ ONE = 1 << WEIGHT_BITS
 SPARE = 2.0**-10
 LARGEST_NORM = int((1.0 - SPARE) * ONE)  # of a column, in units of 2^-24
 MOST_UNITS = 1 << 40
+ROOT_TWO = math.sqrt(2.0) * (1.0 + 2.0**-50)
 MOST_SPEAKERS = 1 << 22
 
 Array = NDArray[np.float64]
@@ -41,21 +45,29 @@ class Schedule:
     half_life: float | None  # in releases
     window: int | None
     coefficients: tuple[tuple[int, ...], ...]  # row t - 1: c_t1 ... c_tt
+    again: int = 0  # a user speaks again after so many releases, and again; 0: never
 
     def __post_init__(self) -> None:
         rows = self.coefficients
         if not rows or any(len(row) != t + 1 or row[t] < 1 for t, row in enumerate(rows)):
             raise _no_schedule("coefficients that are not a lower triangle with a positive diagonal")
-        for s in range(len(rows)):  # exact: Python's whole numbers
-            if sum(row[s] ** 2 for row in rows[s:]) > LARGEST_NORM**2:
+        for s in range(min(len(rows), self.again or len(rows))):  # exact: Python's whole numbers
+            if sum(sum(map(abs, self._spoken(row, s))) ** 2 for row in rows) > LARGEST_NORM**2:
                 raise _no_schedule(f"column {s + 1} of a norm above {LARGEST_NORM / ONE:.6f}")
 
+    def _spoken(self, row: tuple[int, ...], first: int) -> tuple[int, ...]:
+        """What a post holds of somebody who spoke first at a release (counted from 0)."""
+        return row[first :: self.again] if self.again else row[first : first + 1]
+
     @classmethod
-    def optimal(cls, name: str, horizon: int, half_life: float | None = None, window: int | None = None) -> Schedule:
+    def optimal(
+        cls, name: str, horizon: int, half_life: float | None = None, window: int | None = None, again: int = 0
+    ) -> Schedule:
         encoder = factorisations.optimal(horizon, half_life, window)
+        encoder = encoder / factorisations.loudest(encoder, again)
         # Towards zero: a column's norm can only fall. (2^-40: what floating point may add to it.)
         units = np.trunc(encoder * (LARGEST_NORM * (1.0 - 2.0**-40))).astype(np.int64).tolist()
-        return cls(name, half_life, window, tuple(tuple(row[: t + 1]) for t, row in enumerate(units)))
+        return cls(name, half_life, window, tuple(tuple(row[: t + 1]) for t, row in enumerate(units)), again)
 
     @property
     def horizon(self) -> int:
@@ -92,24 +104,33 @@ class Schedule:
                 try_="a new stream, whose price adds to this one's for everybody who speaks in both",
             )
 
+    def statistic_of(self, statistic: Statistic) -> Statistic:
+        """A sum over users as a stream has to pay for it: whoever replaces somebody may speak in another week.
+
+        a at s in place of b at r: |C_s|^2 |a|^2 + |C_r|^2 |b|^2 - 2 (C_s . C_r) a . b is linear in C_s . C_r, which lies in
+        [0, 1] if no coefficient is negative: between |a|^2 + |b|^2 <= 2 bound^2 and |a - b|^2. So replace-one is sqrt(2)
+        times add/remove at least.
+        """
+        bound = statistic.sensitivity
+        wider = replace(bound, replace_one=max(bound.replace_one, ROOT_TWO * bound.add_remove))
+        return replace(statistic, sensitivity=wider)
+
     def check_fits(self, statistic: Statistic, adjacency: Adjacency) -> None:
         """Refuse a sum on too coarse or too fine a grid for the argument above."""
         sensitivity, step = statistic.sensitivity, statistic.grid.step
-        rounding = 2.0 * math.sqrt(2.0 * self.horizon * statistic.size) * step
+        times = math.ceil(self.horizon / self.again) if self.again else 1
+        rounding = times * 2.0 * math.sqrt(2.0 * self.horizon * statistic.size) * step
         if rounding > SPARE * sensitivity.add_remove or sensitivity.add_remove > MOST_UNITS * step:
             raise _no_schedule(f"{statistic.name!r}, whose grid is too coarse or too fine for a stream")
         if sensitivity.norm != "l2" or statistic.max_keys is not None:
             raise _no_schedule(f"{statistic.name!r}, which is not a sum of vectors bounded in the L2 norm")
-        # a at s in place of b at r: |C_s|^2 |a|^2 + |C_r|^2 |b|^2 - 2 (C_s . C_r) a . b is linear in C_s . C_r, which lies
-        # in [0, 1] if no coefficient is negative: between |a|^2 + |b|^2 <= 2 bound^2 and |a - b|^2.
         negative = any(c < 0 for row in self.coefficients for c in row)
-        if adjacency == "replace-one" and (negative or sensitivity.replace_one < math.sqrt(2.0) * sensitivity.add_remove):
-            raise _no_schedule("replace-one with negative coefficients, as windows need them")
+        if adjacency == "replace-one" and (negative or self.again or self.statistic_of(statistic) != statistic):
+            raise _no_schedule("replace-one with negative coefficients, as windows need them, or people who speak again")
 
-    def decoded(self, release: int, posts: list[Array]) -> Array:
+    def decoded(self, release: int, posts: Iterable[Array]) -> Array:
         """S_t from E_1 ... E_t: public arithmetic."""
-        assert len(posts) == release
-        total = np.zeros_like(posts[0])
+        total: Any = 0.0
         for weight, post in zip(self.decoder[release - 1, :release].tolist(), posts, strict=True):
             total += weight * post
         return total
@@ -120,12 +141,13 @@ class Schedule:
             "half_life": self.half_life,
             "window": self.window,
             "coefficients": [list(row) for row in self.coefficients],
+            **({"again": self.again} if self.again else {}),
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Schedule:
         rows = tuple(tuple(int(c) for c in row) for row in fields["coefficients"])
-        return cls(fields["name"], fields["half_life"], fields["window"], rows)
+        return cls(fields["name"], fields["half_life"], fields["window"], rows, int(fields.get("again", 0)))
 
 
 def _no_schedule(got: str) -> PlanError:

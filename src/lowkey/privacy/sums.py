@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from lowkey.privacy.stream import Schedule
 
 WEIGHT_BITS = 24  # the weights of a stream's cohorts are whole numbers of 2^-24
+LOW_BITS = (1 << WEIGHT_BITS) - 1
 
 Adjacency = Literal["add-remove", "replace-one"]
 Layout = Literal["dense", "symmetric"]
@@ -117,22 +117,34 @@ class Unreleased(Closed):
 class UnreleasedPart(Unreleased):
     """What one post of a stream holds: the sums of all cohorts so far, each with its weight. See stream.py."""
 
-    __slots__ = ("release", "stream")
+    __slots__ = ("_taken", "release", "schedule")
 
-    def __init__(self, schedule: Schedule, release: int, cohorts: Sequence[Unreleased]) -> None:
-        weights = schedule.weights(release)
-        statistic = cohorts[0].statistic
-        if len(cohorts) != release or any(cohort.statistic != statistic for cohort in cohorts):
-            raise TypeError(f"{statistic.name}: one sum of one kind for each of {release} cohorts is needed")
-        total = np.zeros(statistic.shape, np.int64)
-        for weight, cohort in zip(weights, cohorts, strict=True):
-            units, cohort._units = cohort._units, None
-            if units is None:
-                raise ClosedError(what="a cohort's sum", got="one that was used", needed="a fresh one", try_="a new sweep")
-            # floor(weight * units / 2^24) without leaving int64: the high and the low bits apart.
-            total += weight * (units >> WEIGHT_BITS) + (weight * (units & (1 << WEIGHT_BITS) - 1) >> WEIGHT_BITS)
-        super().__init__(statistic, total)
-        self.stream, self.release = schedule.name, release
+    def __init__(self, schedule: Schedule, release: int, statistic: Statistic) -> None:
+        schedule.check_release(release)
+        super().__init__(schedule.statistic_of(statistic), np.zeros(statistic.shape, np.int64))
+        self.schedule, self.release, self._taken = schedule, release, 0
+
+    @property
+    def stream(self) -> str:
+        return self.schedule.name
+
+    def take(self, cohort: Unreleased) -> None:
+        """The next cohort's sum: 1, 2, ... up to that of this release, each of them once."""
+        units, cohort._units = cohort._units, None
+        same = self.schedule.statistic_of(cohort.statistic) == self.statistic
+        if not same or units is None or self._units is None or self._taken >= self.release:
+            raise TypeError(f"{self.statistic.name}: a fresh sum of one kind for each of {self.release} cohorts is needed")
+        weight = self.schedule.weights(self.release)[self._taken]
+        # floor(weight * units / 2^24) without leaving int64: the high and the low bits apart. Most units may well be 0.
+        at = np.flatnonzero(units)
+        held = units.ravel()[at]
+        self._units.reshape(-1)[at] += weight * (held >> WEIGHT_BITS) + (weight * (held & LOW_BITS) >> WEIGHT_BITS)
+        self._taken += 1
+
+    def check_whole(self) -> None:
+        """For the billboard, before it reserves anything."""
+        if self._taken != self.release:
+            raise TypeError(f"{self.statistic.name}: one sum for each of {self.release} cohorts is needed")
 
 
 class UnreleasedHistogram(Unreleased):

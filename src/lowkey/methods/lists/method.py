@@ -131,17 +131,13 @@ class DPLists(Recommender):
             shares = counts.means[head] / float(counts.means[head].sum())
             of_gram = gram_weight(float(counts.means[head].sum()), users, settings)
             sweep = TasteMoments(places(head, settings.n_items), shares, of_gram, settings.liked)
-            posts = curator.ask(sweep)
-            again, gram = posts["taste_moments"][len(head) ** 2 :], posts["taste_moments"][: len(head) ** 2]
-            gram = gram.reshape(len(head), len(head)) / max(of_gram, 1e-9)
-            std = posts.stds["taste_moments"]
-            noise = std / math.sqrt(2.0) / max(of_gram, 1e-9)  # of the mean of the two triangles
+            gram, std, again = self._ask_moments(sweep, head, first, curator)
+            noise = std / math.sqrt(2.0)  # of the mean of the two triangles
             gram = with_public((gram + gram.T) / 2.0, noise, sweep, settings.knowledge)
             inverse = ridged_inverse(clean_gram(gram, noise), shares, noise, settings.reg)
-            posts = curator.ask(TasteFit(sweep, inverse))
+            posts = curator.ask_of_model(TasteFit(sweep, inverse))
             weights = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) * ease_weights(inverse)
-            if sweep.count_weight > 0.0:
-                counts = count_posterior(*first.with_more(Posted(again / sweep.count_weight, std / sweep.count_weight)))
+            counts = count_posterior(*first.with_more(again))
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,
@@ -154,6 +150,16 @@ class DPLists(Recommender):
         }
         return Released("lists", arrays, {"liked": settings.liked, "rating_range": None})
 
+    def _ask_moments(
+        self, sweep: TasteMoments, head: NDArray[np.int64], first: Posted, curator: Curator
+    ) -> tuple[Array, float, Posted]:
+        """The Gram matrix of the head and its noise; and counts again."""
+        posts, size = curator.ask(sweep), len(head)
+        found, std = posts["taste_moments"], posts.stds["taste_moments"]
+        of_gram = max(sweep.gram_weight, 1e-9)
+        again = Posted(found[size**2 :], std).scaled(sweep.count_weight)
+        return found[: size**2].reshape(size, size) / of_gram, std / of_gram, again
+
 
 class Posted(NamedTuple):
     """Noisy counts, and the standard deviation of their noise."""
@@ -161,8 +167,14 @@ class Posted(NamedTuple):
     counts: Array
     std: float
 
+    def scaled(self, weight: float) -> Posted:
+        """Of counts that were posted times ``weight``; without one there is nothing but noise."""
+        return Posted(self.counts / weight, self.std / weight) if weight > 0.0 else Posted(self.counts, math.inf)
+
     def with_more(self, other: Posted) -> Posted:
         """Both posts of the same counts, weighted by their precision."""
+        if other.std == math.inf:
+            return self
         if self.std == 0.0 or other.std == 0.0:
             return self if self.std == 0.0 else other
         ours, theirs = self.std**-2.0, other.std**-2.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from lowkey.kernels.moments import RatingMoments, RowMoments
 from lowkey.linalg.packed import packed_length
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
-from lowkey.methods.curator import Curator
+from lowkey.methods.curator import Curator, Posts
 from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, most_counted, places
 from lowkey.methods.moments.models import best_rank, model_of
@@ -80,6 +80,7 @@ class DPMoments(Recommender):
     """
 
     moments_: Moments
+    means_share: ClassVar[float] = MEANS_SHARE
     constraints = {"rank": whole(), "head": whole(), "reg": positive(), "residual_bound": positive()}
 
     def __init__(
@@ -114,16 +115,35 @@ class DPMoments(Recommender):
         triangle = packed_length(settings.largest_head)
         sizes = {"item_counts": settings.n_items}
         noise = {True: SymmetricGaussian, False: Gaussian}
-        means = [] if settings.domain.rating_range is None else means_requests(settings, MEANS_SHARE, 1)
+        of_means = 0.0 if settings.domain.rating_range is None else self.means_share
+        means = means_requests(settings, of_means, 1) if of_means else []
+        rest = (1.0 - of_means) / sum(SHARES[settings.domain.kind].values())
         return means + [
-            Request(name, sizes.get(name, triangle), share, mechanism=noise[name.endswith("gram")])
+            Request(name, sizes.get(name, triangle), share * rest, mechanism=noise[name.endswith("gram")])
             for name, share in SHARES[settings.domain.kind].items()
         ]
 
     def _run(self, settings: MomentsSettings, curator: Curator) -> Released:
-        ask = _ask_binary if settings.residual_bound is None else _ask_ratings
+        ask = _ask_binary if settings.residual_bound is None else self._ask_ratings
         self.moments_ = ask(settings, curator)
         return model_of(self.moments_, settings.n_items, self.rank, self.reg)
+
+    def _ask_ratings(self, settings: MomentsSettings, curator: Curator) -> Moments:
+        assert settings.residual_bound is not None
+        means = ask_means(settings, curator, 1, self._means_bound(settings))
+        head = settings.head_of(means.posted_counts, means.count_std)
+        slots = places(head, settings.n_items)
+        sweep = RatingMoments(means.prior, slots, len(head), settings.residual_bound, means.offset_reg)
+        posts = self._ask_moments(sweep, head, curator)
+        known = {"item_counts": means.posted_counts, "item_bias": means.effects, "head": head}
+        facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.crowd.between}
+        return Moments("ratings", {**known, **posts.arrays}, {"item_counts": means.count_std, **posts.stds}, facts)
+
+    def _means_bound(self, settings: MomentsSettings) -> float | None:
+        return None  # follows the posts
+
+    def _ask_moments(self, sweep: RatingMoments, head: NDArray[np.int64], curator: Curator) -> Posts:
+        return curator.ask(sweep)
 
     # Free of charge --------------------------------------------------------------------------------------------------
     def tune(self, ranks: Sequence[int] = (5, 10, 20, 40)) -> DPMoments:
@@ -141,17 +161,6 @@ class DPMoments(Recommender):
         released = model_of(self.moments_, model.domain.n_items, self.rank, self.reg)
         self.model_ = Model(model.method, *released, model.domain, model.ledger)
         return self
-
-
-def _ask_ratings(settings: MomentsSettings, curator: Curator) -> Moments:
-    assert settings.residual_bound is not None
-    means = ask_means(settings, curator, 1)
-    head = settings.head_of(means.posted_counts, means.count_std)
-    slots = places(head, settings.n_items)
-    posts = curator.ask(RatingMoments(means.prior, slots, len(head), settings.residual_bound, means.offset_reg))
-    known = {"item_counts": means.posted_counts, "item_bias": means.effects, "head": head}
-    facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.crowd.between}
-    return Moments("ratings", {**known, **posts.arrays}, {"item_counts": means.count_std, **posts.stds}, facts)
 
 
 def _ask_binary(settings: MomentsSettings, curator: Curator) -> Moments:
