@@ -125,7 +125,8 @@ def reproduce(
         typer.echo("\n".join(f"{key:<18} {value.paper}" for key, value in experiments.EXPERIMENTS.items()))
         return
     verdicts: list[str] = []
-    for report in experiments.reproduce(experiments.names(name), quick, jobs):
+    pieces = None if out is None or quick else out / "pieces"
+    for report in experiments.reproduce(experiments.names(name), quick, jobs, pieces):
         verdicts += [claim.verdict for claim in report.claims]
         if out is not None:
             experiments.save(report, out)
@@ -135,7 +136,10 @@ def reproduce(
         typer.echo(f"{report.name}: {report.paper}{', quick form' if quick else ''}, {report.seconds:.0f} s")
         for claim in report.claims:
             typer.echo(f"  claim    {claim.paper}{f' ({claim.place})' if claim.place else ''}")
-            typer.echo(f"  ours     {claim.ours}")
+            for column, finding in claim.columns.items():
+                typer.echo(f"  {column:<16} {finding.verdict.upper()}: {finding.figures} ({finding.algorithm})")
+            if claim.ours:
+                typer.echo(f"  ours     {claim.ours}")
             typer.echo(f"  verdict  {claim.verdict.upper()}{f': {claim.reason}' if claim.reason else ''}\n")
     if not as_json:
         counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))

@@ -23,11 +23,8 @@ import lowkey as lk
 from lowkey.data.synthetic import Synthetic
 from lowkey.evaluation.metrics import rmse
 from lowkey.evaluation.splits import hold_out_users
-from lowkey_lab.claims import Claim, Outcome, absent
-from lowkey_lab.datasets import load
 from lowkey_lab.published.grams import PublishedFrankWolfe
 from lowkey_lab.pyplot import pyplot
-from lowkey_lab.sources import SOURCES, data_folder, found
 
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 20.0)
 DELTA = 1e-6
@@ -192,64 +189,6 @@ def figure(results: dict[str, list[Row]], path: str) -> None:
     chart.legend(list(handles.values()), list(handles), loc="lower center", ncols=4, fontsize=9, frameon=False)
     chart.tight_layout(rect=(0.0, 0.04 + 0.04 * math.ceil(len(handles) / 4), 1.0, 1.0))
     chart.savefig(path, dpi=110)
-
-
-def figure_2(quick: bool) -> Outcome:
-    """Private Frank-Wolfe against its non-private form and against SVD after cleansing."""
-    epsilons = (1.0, 20.0) if quick else EPSILONS
-    n_users = 10_000 if quick else 500_000
-    rows = {f"synthetic, {n_users:,} x 400": synthetic_rows(n_users, 2_000 if quick else 50_000, epsilons=epsilons)}
-    claims = figure_2_claims(f"(a) synthetic, {n_users:,} users", next(iter(rows.values())), near=0.01)
-    if found("jester") is None:
-        claims.append(absent("(b) Jester", "jester.parquet in LOWKEY_DATA", SOURCES["jester"].where, "Figure 2"))
-    else:
-        rows["Jester part 1"] = jester_rows(data_folder(), epsilons=epsilons)
-        claims += figure_2_claims("(b) Jester, part 1 of 3", rows["Jester part 1"], near=0.05)
-    for panel, source in (("(c) MovieLens10M", "ml-10m"), ("(d) Netflix", "netflix")):
-        if found(source) is None:
-            claims.append(absent(f"{panel}, 400 most rated", source, SOURCES[source].where, "Figure 2"))
-        else:
-            claims += figure_2_claims(panel, _top_400_rows(f"{source}-top400", epsilons), near=0.05)
-    claims.append(absent("(e) Yahoo! Music, 400 most rated", "Yahoo! Music", "Yahoo Webscope, on request", "Figure 2"))
-    return Outcome(claims, rows)
-
-
-def _top_400_rows(data: str, epsilons: Sequence[float]) -> list[Row]:
-    split = load(data)
-    where = split.held_out.tocoo()
-    score = lambda model: rmse(model.predict(split.histories)[where.row, where.col], where.data)
-    private: dict[str, Callable[[float], Any]] = {
-        "DPFrankWolfe": lambda e: lk.DPFrankWolfe(e, DELTA),
-        "DPSVD, cleansing": lambda e: lk.DPSVD(e, DELTA, cleansing=True),
-    }
-    return _measure(private, {"FrankWolfe (not private)": lk.FrankWolfe}, split.train, score, epsilons)
-
-
-def figure_2_claims(panel: str, rows: list[Row], near: float) -> list[Claim]:
-    """``near``: how far above the non-private RMSE still counts as close; the paper gives no number."""
-    curve = lambda method: {row["epsilon"]: row["rmse"] for row in rows if row["method"] == method}
-    ours, cleansed = curve("DPFrankWolfe"), curve("DPSVD, cleansing")
-    free = curve("FrankWolfe (not private)")[None]
-    at = " / ".join(f"{e:g}" for e in ours)
-    values = " / ".join(f"{value:.4f}" for value in ours.values())
-    small = min(e for e in ours if e >= 1.0)
-    first, last = ours[min(ours)], ours[max(ours)]
-    return [
-        Claim(
-            f"{panel}: private Frank-Wolfe is close to the non-private baseline even for small epsilon, and its error "
-            "goes down significantly as epsilon grows.",
-            f"RMSE {values} at epsilon {at}, not private {free:.4f} (close: within {near:g} at epsilon = {small:g})",
-            ours[small] - free <= near and last < first,
-            "section 4, Figure 2",
-        ),
-        Claim(
-            f"{panel}: private Frank-Wolfe has a significantly lower error than SVD after cleansing.",
-            "RMSE of the latter " + " / ".join(f"{value:.4f}" for value in cleansed.values()),
-            all(ours[e] < cleansed[e] for e in ours if e >= 1.0),
-            "section 4, Figure 2",
-            "compared from epsilon = 1 on",
-        ),
-    ]
 
 
 def main() -> None:

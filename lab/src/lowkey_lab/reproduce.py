@@ -1,7 +1,7 @@
 """Lab room: every paper's experiment by name: its claims, our figures beside them, a verdict; `lowkey reproduce`.
 
 The experiments themselves are in the scripts of each paper; here is only the list of them. ``quick`` runs them small
-enough for a test: few draws, small data, so its verdicts are about that size.
+enough for a test: few draws, small data, so it prints numbers and judges nothing that was drawn.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,10 @@ from lowkey_lab.claims import Claim, Outcome
 
 
 class Experiment(NamedTuple):
-    """Which paper, and the function ``module:name`` that takes ``quick`` and returns an ``Outcome``."""
+    """Which paper, and the function ``module:name`` that takes ``quick`` and returns an ``Outcome``.
+
+    One that takes ``pieces`` too keeps every draw in that file, and goes on from there.
+    """
 
     paper: str
     place: str
@@ -32,12 +36,13 @@ DPALS = "DPALS (Chien et al. 2021)"
 ONE_BIT = "one-bit completion (Li et al. 2021)"
 LMC = "DPLMC (Wang et al. 2023)"
 EXPERIMENTS = {
-    "dpals-figure-4": Experiment(DPALS, "lowkey_lab.dpals:figure_4"),
+    "dpals-figure-4": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_4"),
+    "dpals-figure-7": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_7"),
     "dpals-table-4": Experiment(DPALS, "lowkey_lab.dpals:table_4"),
-    "dpfw-figure-2": Experiment("private Frank-Wolfe (Jain et al. 2018)", "lowkey_lab.frank_wolfe:figure_2"),
-    "dplmc-figure-1": Experiment(LMC, "lowkey_lab.lmc:figure_1"),
-    "dplmc-figure-2": Experiment(LMC, "lowkey_lab.lmc:figure_2"),
-    "dplmc-figure-3": Experiment(LMC, "lowkey_lab.lmc:figure_3"),
+    "dpfw-figure-2": Experiment("private Frank-Wolfe (Jain et al. 2018)", "lowkey_lab.papers.dpfw:figure_2"),
+    "dplmc-figure-1": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_1"),
+    "dplmc-figure-2": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_2"),
+    "dplmc-figure-3": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_3"),
     "onebit-figure-1": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_1"),
     "onebit-figure-2": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_2"),
     "onebit-figure-3": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_3"),
@@ -58,8 +63,12 @@ class Report(NamedTuple):
     rows: dict[str, list[dict[str, Any]]]
 
     def to_json(self) -> dict[str, Any]:
-        claims = [{**asdict(claim), "verdict": claim.verdict} for claim in self.claims]
+        claims = [{**asdict(claim), "columns": _columns(claim), "verdict": claim.verdict} for claim in self.claims]
         return _finite({**self._asdict(), "claims": claims})
+
+
+def _columns(claim: Claim) -> dict[str, dict[str, str]]:
+    return {column: finding._asdict() for column, finding in claim.columns.items()}
 
 
 def names(wanted: str) -> list[str]:
@@ -72,21 +81,22 @@ def names(wanted: str) -> list[str]:
     return chosen
 
 
-def reproduce(wanted: Iterable[str], quick: bool, jobs: int = 1) -> Iterator[Report]:
-    """Each experiment in a process of its own, as they end."""
-    call: Callable[[str], Report] = lambda name: _run(name, quick)
+def reproduce(wanted: Iterable[str], quick: bool, jobs: int = 1, pieces: Path | None = None) -> Iterator[Report]:
+    """Each experiment in a process of its own, as they end; with a folder for ``pieces``, resumed from what it holds."""
+    call: Callable[[str], Report] = lambda name: _run(name, quick, None if pieces is None else pieces / f"{name}.jsonl")
     for _, report in processes.each(call, wanted, jobs):
         yield report
 
 
-def _run(name: str, quick: bool) -> Report:
+def _run(name: str, quick: bool, pieces: Path | None = None) -> Report:
     experiment = EXPERIMENTS[name]
     module, _, function = experiment.place.partition(":")
     started = time.perf_counter()
     if find_spec(module) is None:
         outcome = Outcome([Claim(f"{experiment.paper}, {name}", "–", None, reason="its method is not built yet")])
     else:
-        outcome = getattr(import_module(module), function)(quick)
+        call = getattr(import_module(module), function)
+        outcome = call(quick, pieces) if "pieces" in signature(call).parameters else call(quick)
     assert outcome.claims, f"{name} says nothing"
     return Report(name, experiment.paper, quick, round(time.perf_counter() - started, 1), outcome.claims, outcome.rows)
 

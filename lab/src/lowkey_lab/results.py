@@ -39,7 +39,12 @@ lowkey bench --data {data} \\
   --epsilons {epsilons} --draws {draws} --results docs/results/bench.jsonl
 ```
 """
-VERDICTS = {"holds": "holds", "does not hold": "**does not hold**", "cannot be run here": "cannot be run here"}
+VERDICTS = {
+    "holds": "holds",
+    "does not hold": "**does not hold**",
+    "inconclusive": "inconclusive",
+    "cannot be run here": "cannot be run here",
+}
 
 
 def page(folder: Path) -> str:
@@ -149,11 +154,14 @@ def _claims(reports: dict[str, Any]) -> list[str]:
         report = reports[name]
         form = "quick form" if report["quick"] else "full form"
         parts.append(f"### {name}\n{report['paper']}; {form}.\n")
-        lines = [["claim", "ours", "verdict"]]
+        lines = [["claim", "measured", "verdict"]]
         for claim in report["claims"]:
             place = f" ({claim['place']})" if claim["place"] else ""
             reason = f": {claim['reason']}" if claim["reason"] else ""
-            lines.append([claim["paper"] + place, claim["ours"], VERDICTS[claim["verdict"]] + reason])
+            columns = [f"*{column}* ({found['verdict']}): {found['figures']} ({found['algorithm']})"
+                       for column, found in claim.get("columns", {}).items()]  # fmt: skip
+            measured = "<br>".join(columns) or claim["ours"]
+            lines.append([claim["paper"] + place, measured, VERDICTS[claim["verdict"]] + reason])
         parts.append(as_markdown(lines) + "\n")
         if report["rows"] and paper_figures.drawn(name):
             parts.append(f"![{name}](figures/{name}.png)\n")
