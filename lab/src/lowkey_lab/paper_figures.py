@@ -40,38 +40,42 @@ def draw(name: str, rows: Rows, path: Path) -> None:
 
 
 def over_epsilon(rows: list[Row], measure: str, panel: str, path: Path) -> None:
-    """A panel per value of a fact, a line per algorithm, with a band of two standard errors; level without an epsilon."""
+    """A panel per value of a fact, a line per algorithm with a band of two standard errors; level without an epsilon."""
     plt = pyplot()
     panels = sorted({row["facts"][panel] for row in rows})
-    chart, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.6), squeeze=False, sharey=True)
-    names = list(dict.fromkeys(_label(row) for row in rows))
+    lines = list(dict.fromkeys((row["algorithm"], row["facts"].get("start")) for row in rows))
+    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(name for name, _ in lines))}
+    epsilons = sorted({row["facts"]["epsilon"] for row in rows if row["facts"]["epsilon"]})
+    legend = 0.22 * math.ceil(len(lines) / 2)  # inches
+    size = (max(4.2 * len(panels), 10.0), 3.8 + legend)
+    chart, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
     for axis, value in zip(axes[0], panels, strict=True):
-        for place, name in enumerate(names):
-            mine = [row for row in rows if row["facts"][panel] == value and _label(row) == name]
-            found = {e: estimate([r["values"][measure] for r in mine if r["facts"]["epsilon"] == e])
-                     for e in sorted({r["facts"]["epsilon"] for r in mine}, key=lambda e: e or 0.0)}  # fmt: skip
-            if None in found:
-                axis.axhline(found[None].mean, color="#555555", linestyle="--", linewidth=1.0, label=name)
+        for name, start in lines:
+            mine = [row for row in rows if row["facts"][panel] == value and row["algorithm"] == name]
+            mine = [row for row in mine if row["facts"].get("start") == start]
+            at = lambda e, mine=mine: [row["values"][measure] for row in mine if row["facts"]["epsilon"] == e]
+            style = {"color": colours[name], "linestyle": "--" if start == "random" else "-"}
+            label = name + (f", {start} start" if start else "")
+            if level := at(None):
+                axis.axhline(estimate(level).mean, color=colours[name], linestyle=":", label=label)
                 continue
-            x, y = list(found), [one.mean for one in found.values()]
+            found = {e: estimate(at(e)) for e in epsilons if at(e)}
+            y = [one.mean for one in found.values()]
             error = [2.0 * one.error if math.isfinite(one.error) else 0.0 for one in found.values()]
-            axis.plot(x, y, marker="o", markersize=3, color=f"C{place}", label=name)
+            axis.plot(list(found), y, marker="o", markersize=3, label=label, **style)
             low, high = np.subtract(y, error), np.add(y, error)
-            axis.fill_between(x, low, high, color=f"C{place}", alpha=0.2, linewidth=0.0)
+            axis.fill_between(list(found), low, high, color=colours[name], alpha=0.15, linewidth=0.0)
         title = f"{value:,} users" if isinstance(value, int) else str(value)
         axis.set(xscale="log", yscale="log", title=title, xlabel="epsilon, asked")
+        axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axis.xaxis.minorticks_off()
         axis.grid(alpha=0.3, linewidth=0.5)
     axes[0, 0].set_ylabel(measure)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     chart.legend(handles, labels, loc="lower center", ncols=2, fontsize=8, frameon=False)
-    chart.tight_layout(rect=(0.0, 0.05 + 0.03 * len(labels), 1.0, 1.0))
+    chart.tight_layout(rect=(0.0, legend / size[1], 1.0, 1.0))
     chart.savefig(path, dpi=200)
     plt.close(chart)
-
-
-def _label(row: Row) -> str:
-    start = row["facts"].get("start")
-    return row["algorithm"] + (f", {start} start" if start else "")
 
 
 def _infinite(row: Row) -> Row:
