@@ -28,7 +28,7 @@ help:
 	@echo "make hostile  fuzzed folders and files, kills and full disks, races, in full, with figures (or: make fuzz, faults, races)"
 	@echo "make lock   the hashes of requirements.txt   make sbom  what an installed lowkey consists of   make wheel  it, bit by bit"
 	@echo "make bench  speed against peers, in one run"
-	@echo "make reproduce  the papers' experiments in their quick form, each with a verdict"
+	@echo "make reproduce  the papers' experiments in their quick form"
 
 # What the demo needs is what an installed lowkey needs; the rest comes on top of it where that is needed.
 $(DEMO_READY): requirements-demo.lock pyproject.toml
