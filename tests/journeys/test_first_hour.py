@@ -16,8 +16,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def script(page: str, mark: str) -> str:
-    """The blocks ```sh mark and ```python mark of a page, as one shell script."""
-    blocks = re.findall(rf"^```(sh|python) {mark}\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    """The blocks of a page that the comment ``run: mark`` precedes, as one shell script."""
+    marked = rf"^<!-- run: {mark} -->\n```(sh|python)\n(.*?)^```"
+    blocks = re.findall(marked, (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
     assert blocks, f"{page} has no block {mark}"
     python = "python - <<'END_OF_PYTHON'\n{}END_OF_PYTHON\n"
     return "set -eu\n" + "".join(text if kind == "sh" else python.format(text) for kind, text in blocks)
