@@ -194,7 +194,8 @@ class Table:
                 cells += [f"{np.mean(values[whole]):.4f}" for values in of_bounds.values()]
                 gain = np.mean((found[0] - of_bounds[bounds[0]])[whole])
                 ceiling = np.mean((of_bounds[bounds[1]] - of_bounds[bounds[0]])[whole])
-                kept = f"{gain / ceiling:.0%}" if np.isfinite(ceiling) and abs(ceiling) > 0.005 else ""
+                better = -ceiling if goal == "ratings" else ceiling
+                kept = f"{gain / ceiling:.0%}" if better > 0.005 else ""  # where there is something to gain
                 cells += [f"{np.mean(values[whole]):.4f}" for values in found] + [f"{gain:+.4f}", kept]
                 if goal == "ratings":
                     lists = self.values(goal, name, "default", epsilon, known, "recall@20")

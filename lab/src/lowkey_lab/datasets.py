@@ -148,6 +148,29 @@ def web_areas(seed: int) -> Split:
     return hold_out_users(Ratings.from_csr(rows, _domain(rows, feedback="binary", users=29_000)), 0.1, FOLD_IN, seed)
 
 
+def jester_5k(seed: int) -> Split:
+    """Jester5k, 5,000 users of Jester on its own scale of -10..10; a tenth of the users held out."""
+    rows = _rows("jester5k")
+    return hold_out_users(Ratings.from_csr(rows, _domain(rows, (-10.0, 10.0))), 0.1, FOLD_IN, seed)
+
+
+def ciao_dvd(seed: int) -> Split:
+    """CiaoDVD: 17,615 users with four ratings each, most of them high; a tenth of the users held out."""
+    table = sources.columns("ciaodvd")
+    _, last = np.unique(np.stack([table["user"], table["item"]])[:, ::-1], axis=1, return_index=True)
+    rows = sources.as_rows({name: values[::-1][last] for name, values in table.items()})  # of a repeated pair the last one
+    return hold_out_users(Ratings.from_csr(rows, _domain(rows)), 0.1, FOLD_IN, seed)
+
+
+def book_crossing(seed: int) -> Split:
+    """Book-Crossing, explicit ratings 1..10 of the 20,000 most rated books; a tenth of the users held out."""
+    table = sources.columns("book-crossing")
+    given = table["rating"] > 0  # 0: somebody only had the book
+    rows = most_rated(sources.as_rows({name: values[given] for name, values in table.items()}), 20_000)
+    rows = rows[np.diff(rows.indptr) > 0]
+    return hold_out_users(Ratings.from_csr(rows, _domain(rows, (1.0, 10.0))), 0.1, FOLD_IN, seed)
+
+
 def made_up(seed: int, n_users: int = 100_000, n_items: int = 2_000) -> Split:
     """The taste generator: half-star ratings by made-up people with made-up tastes."""
     return hold_out_users(taste(n_users, n_items, seed=seed).ratings(), 2000, FOLD_IN, seed)
@@ -222,6 +245,9 @@ def _domain(
 DATASETS: dict[str, Callable[[int], Split]] = {
     "jester": jester,
     "jester-cells": jester_cells,
+    "jester5k": jester_5k,
+    "ciaodvd": ciao_dvd,
+    "book-crossing": book_crossing,
     "ml-100k": ml_100k,
     "ml-100k-official": ml_100k_official,
     "ml-1m": ml_1m,

@@ -62,6 +62,7 @@ def explain(folder: o.Folder) -> None:
         from lowkey.release.folder import read_manifest
         from lowkey.release.limited import verify_limited
         from lowkey.report import build_report
+        from lowkey.report.card import quality
 
         failed = [check for check in verify_limited(folder) if not check.ok]
     if failed:
@@ -82,6 +83,8 @@ def explain(folder: o.Folder) -> None:
         f"{at_most(second.epsilon, 7)} ({second.name})."
     )
     screen.say(f"\n{report.attack.in_words}")
+    if said := quality(report):
+        screen.say("\n" + " ".join(said))
     for title, entries in (("Public", report.public), ("Not covered", report.not_covered), ("Caveats", report.caveats)):
         screen.say(f"\n{title}:", "bold")
         for entry in entries:

@@ -3,7 +3,7 @@
 The share of what lists gain over most-popular without noise that is left with it: 1/(1 + (half/x)^POWER), x = mu * users
 the crowd that is heard through the noise and half = SCALE sqrt(items) (1 + SHORT/ratings of a user) the crowd at which half
 is left. The three constants were set on cut-down crowds of MovieLens-100K and Microsoft Web (docs/lists.md); they are a
-rule of thumb, good to about 0.15.
+rule of thumb, and a rough one: ``python -m lowkey_lab.feasible`` holds it against crowds that it was not made from.
 """
 
 from __future__ import annotations

@@ -13,6 +13,19 @@ def plain(text: object) -> str:
     return printable(marked).replace("://", ":\\//")
 
 
+def quality(report: PrivacyReport) -> tuple[str, ...]:
+    """What the posts say of the lists, free of charge; nothing where the method says nothing."""
+    told = {name: plain(value) for name, value in report.settings.items()}
+    if not {"items_clear_of_noise", "personal_share", "expected_gain_kept"} <= set(told):
+        return ()
+    return (
+        f"{told['items_clear_of_noise']} of {report.domain['n_items']:,} items stand clear of the noise.",
+        f"Of the personal weights {told['personal_share']} is used, by how well they foretold people left out; the rest is "
+        "popularity.",
+        f"Of what lists gain over most-popular without noise {told['expected_gain_kept']} is expected, by rule of thumb.",
+    )
+
+
 def model_card(report: PrivacyReport) -> str:
     """What the model is, what it is for, how to use it, and what it promises."""
     domain = report.domain
@@ -47,6 +60,7 @@ def model_card(report: PrivacyReport) -> str:
         "",
         *(f"- {plain(fact)}" for fact in report.public),
         "",
+        *(("## Lists", *(f"- {line}" for line in quality(report)), "") if quality(report) else ()),
         "## Limits",
         "- Items with few ratings have uncertain scores: the noise is largest where the data are fewest.",
         "- Quality was not measured on the private data: such a measurement would be a release of its own.",

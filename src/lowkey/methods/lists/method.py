@@ -21,6 +21,7 @@ from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
+from lowkey.methods.feasibility import kept_share
 from lowkey.methods.lists.public import with_public
 from lowkey.methods.moments.ease import CleanGram, clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
@@ -31,6 +32,7 @@ SMALLEST_HEAD = 300
 CLEAR = 5.7  # an item is in the head from this many times sqrt(average count / mu) on
 OWN_RIDGE, NOISE_RIDGE = 1.2, 0.2  # of what an item shares with itself alone, and of the noise's sqrt(n_head)
 USUAL_SLOPE, SLOPE_STD = 0.6, 0.5  # what is believed of the slope of takes on their predictions before it is posted
+CLEAR_STDS = 3.0  # a posted count of so many standard deviations is no chance
 FEWEST = 200.0  # users times mu, below which popularity alone is better than any personal weights
 
 Array = NDArray[np.float64]
@@ -126,7 +128,7 @@ class DPLists(Recommender):
         users = settings.domain.expected_users or max(float(posts["taken_counts"][-1]) / USERS_WEIGHT, 1.0)
         counts = count_posterior(*first)
         head = most_counted(counts.means, _head_size(settings, counts))
-        weights = np.zeros((len(head), len(head)))
+        weights, share = np.zeros((len(head), len(head))), 0.0
         if settings.personal:
             shares = counts.means[head] / float(counts.means[head].sum())
             of_gram = gram_weight(float(counts.means[head].sum()), users, settings)
@@ -136,7 +138,8 @@ class DPLists(Recommender):
             gram = with_public((gram + gram.T) / 2.0, noise, sweep, settings.knowledge)
             inverse = ridged_inverse(clean_gram(gram, noise), shares, noise, settings.reg)
             posts = curator.ask_of_model(TasteFit(sweep, inverse))
-            weights = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) * ease_weights(inverse)
+            share = personal_share(posts["taste_fit"], posts.stds["taste_fit"])
+            weights = share * ease_weights(inverse)
             counts = count_posterior(*first.with_more(again))
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
@@ -148,7 +151,13 @@ class DPLists(Recommender):
             "input_weights": np.ones(len(head)),
             "output_weights": np.ones(len(head)),
         }
-        return Released("lists", arrays, {"liked": settings.liked, "rating_range": None})
+        kept = kept_share(users, settings.n_items, settings.budget.signal, _ratings(counts, users))
+        told = {
+            "items_clear_of_noise": int(np.sum(first.counts > CLEAR_STDS * first.std)),
+            "personal_share": round(share, 2),
+            "expected_gain_kept": round(kept, 2),
+        }
+        return Released("lists", arrays, {"liked": settings.liked, "rating_range": None, **told})
 
     def _ask_moments(
         self, sweep: TasteMoments, head: NDArray[np.int64], first: Posted, curator: Curator
@@ -159,6 +168,11 @@ class DPLists(Recommender):
         of_gram = max(sweep.gram_weight, 1e-9)
         again = Posted(found[size**2 :], std).scaled(sweep.count_weight)
         return found[: size**2].reshape(size, size) / of_gram, std / of_gram, again
+
+
+def _ratings(counts: Counts, users: float) -> float:
+    """Of a typical user: weighted counts add up to its root for each of them."""
+    return max(float(counts.means.sum()) / users, 1.0) ** 2
 
 
 class Posted(NamedTuple):
