@@ -24,7 +24,7 @@ from lowkey_lab.printed import dpals, dpfw
 from lowkey_lab.printed.dpals import chosen
 from lowkey_lab.printed.held import noise_for
 from lowkey_lab.trials import EXACT, OURS, PRINTED, Cell, Draws, run
-from lowkey_lab.verdicts import between, estimate, every, less, ratio
+from lowkey_lab.verdicts import Verdict, between, estimate, every, less, ratio
 
 DELTA, ITEMS, RANK, VALIDATION = 1e-5, 1000, 5, 1000
 EPSILONS, USERS = (1.0, 5.0, 10.0, 20.0), (5_000, 10_000, 20_000, 50_000)
@@ -154,7 +154,7 @@ def figure_4(quick: bool, pieces: Path | None = None) -> Outcome:
     means = lambda column, method, e: row_of([float(np.mean(at(column, method, n, e))) for n in sizes])
 
     def improves(column: str) -> Finding:
-        verdicts = [
+        verdicts: list[Verdict] = [
             less(at(column, ALS, b, e), at(column, ALS, a, e), paired=False) for a, b in pairwise(sizes) for e in epsilons
         ]
         text = "; ".join(f"epsilon {e:g}: {means(column, ALS, e)}" for e in epsilons)
@@ -162,8 +162,8 @@ def figure_4(quick: bool, pieces: Path | None = None) -> Outcome:
 
     def trivial(column: str) -> Finding:
         least = epsilons[0]
-        low = [between(estimate(at(column, ALS, n, least)), 0.0, 0.95 * TRIVIAL) for n in sizes]
-        high = [between(estimate(at(column, FW, n, least)), 0.95 * TRIVIAL, math.inf) for n in sizes]
+        low: list[Verdict] = [between(estimate(at(column, ALS, n, least)), 0.0, 0.95 * TRIVIAL) for n in sizes]
+        high: list[Verdict] = [between(estimate(at(column, FW, n, least)), 0.95 * TRIVIAL, math.inf) for n in sizes]
         text = f"DPALS {means(column, ALS, least)}; DPFW {means(column, FW, least)} at {row_of(sizes, 6)} users"
         return Finding(f"{NAMES[column, ALS]}; {NAMES[column, FW]}", text, every(low + high))
 

@@ -200,14 +200,14 @@ def _over_users(name: str, quick: bool, pieces: Path | None) -> Outcome:
     means = lambda column, method, where: [float(np.mean(at(column, method, **p))) for p in where]
 
     def falls(column: str) -> Finding:
-        verdicts = [less(at(column, LMC, n_users=b, **c), at(column, LMC, n_users=a, **c), paired=False)
+        verdicts: list[Verdict] = [less(at(column, LMC, n_users=b, **c), at(column, LMC, n_users=a, **c), paired=False)
                     for a, b in pairwise(sizes) for c in _others(epsilons)]  # fmt: skip
         text = "; ".join(f"{n:,} users {row_of(means(column, LMC, [{'n_users': n, **c} for c in _others(epsilons)]), 3)}"
                          for n in sizes)  # fmt: skip
         return Finding(NAMES[column, LMC], text, every(verdicts))
 
     def below(column: str) -> Finding:
-        verdicts = [less(at(column, LMC, **p), at(column, ALS, **p), paired=True) for p in points]
+        verdicts: list[Verdict] = [less(at(column, LMC, **p), at(column, ALS, **p), paired=True) for p in points]
         text = (
             f"below in {verdicts.count('holds')}, above in {verdicts.count('does not hold')} of {len(points)} cells; DPLMC "
         )
@@ -216,7 +216,7 @@ def _over_users(name: str, quick: bool, pieces: Path | None) -> Outcome:
 
     def helped(column: str, method: str) -> Finding:
         pairs = [({**p, "start": "private"}, {**p, "start": "random"}) for p in points if p["start"] == "random"]
-        verdicts = [less(at(column, method, **a), at(column, method, **b), paired=True) for a, b in pairs]
+        verdicts: list[Verdict] = [less(at(column, method, **a), at(column, method, **b), paired=True) for a, b in pairs]
         text = f"lower in {verdicts.count('holds')}, higher in {verdicts.count('does not hold')} of {len(pairs)} cells"
         return Finding(NAMES[column, method], text, every(verdicts))
 
@@ -244,7 +244,8 @@ def figure_3(quick: bool, pieces: Path | None = None) -> Outcome:
 
     def grows(column: str, n_users: int, epsilon: float, start: str) -> Finding:
         facts = {"column": column, "n_users": n_users, "epsilon": epsilon, "start": start}
-        gaps = [np.subtract(*(found.of("error", method=m, rank=r, **facts) for m in (ALS, LMC))).tolist() for r in RANKS]
+        at = lambda method, rank: found.of("error", method=method, rank=rank, **facts)
+        gaps = [np.subtract(at(ALS, r), at(LMC, r)).tolist() for r in RANKS]
         verdict: Verdict = every(less(a, b, paired=False) for a, b in pairwise(gaps))
         text = f"DPALS less DPLMC at ranks {row_of(RANKS)}: " + "; ".join(str(estimate(gap)) for gap in gaps)
         return Finding(f"{NAMES[column, LMC]}; {NAMES[column, ALS]}", text, verdict)
