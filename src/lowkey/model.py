@@ -264,8 +264,11 @@ class Model:
         """A model that knows these items too, by their features (a table, one row each, in the order of ``ids``): free."""
         return with_items(self, ids, features)
 
-    def release(self, folder: str | Path) -> Path:
-        """Write the folder that may be published."""
+    def release(
+        self, folder: str | Path, *, about: Mapping[str, str] | None = None, sign: str | Path | None = None
+    ) -> Path:
+        """Write the folder that may be published; ``about`` is what its curator says, ``sign`` a secret key's file."""
+        from lowkey.release.signing import Signer
         from lowkey.release.writing import write_release
 
-        return write_release(self, folder)
+        return write_release(self, folder, about, None if sign is None else Signer(Path(sign)))

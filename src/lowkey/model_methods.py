@@ -85,6 +85,6 @@ class ModelMethods:
         """Ids of the ``n`` items most like this one, and how alike they are."""
         return self._fitted().similar_items(item, n)
 
-    def release(self, folder: str | Path) -> Path:
-        """Write the folder that may be published."""
-        return self._fitted().release(folder)
+    def release(self, folder: str | Path, **options: Any) -> Path:
+        """Write the folder that may be published; ``options`` are those of ``Model.release``."""
+        return self._fitted().release(folder, **options)

@@ -20,13 +20,14 @@ from lowkey.methods.registry import private_methods
 if TYPE_CHECKING:
     from lowkey.data.domain import Domain
 
-Ratings = Annotated[
-    str,
-    typer.Argument(
-        help="The ratings: a file (parquet, csv, tsv, jsonl, arrow, feather, .inter), a folder of Parquet or of MovieLens, "
-        "s3://, gs://, or a database: sqlite:///, duckdb:///, postgresql://.",
-        show_default=False,
-    ),
+RATINGS = typer.Argument(
+    help="The ratings: a file (parquet, csv, tsv, jsonl, arrow, feather, .inter), a folder of Parquet or of MovieLens, "
+    "s3://, gs://, or a database: sqlite:///, duckdb:///, postgresql://.",
+    show_default=False,
+)
+Ratings = Annotated[str, RATINGS]
+Key = Annotated[
+    str | None, typer.Option("--key", help="The curator's public key: a file, or its text.", show_default=False)
 ]
 User = Annotated[str | None, typer.Option(help="The column with the users' ids.", show_default=False)]
 Item = Annotated[str | None, typer.Option(help="The column with the items' ids.", show_default=False)]

@@ -51,6 +51,7 @@ def plan(
     with screen.working("Starting"):
         from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu
         from lowkey.privacy.plan import check_epsilon_delta
+        from lowkey.privacy.verdict import verdict
 
     chosen = o.delta_for(delta, expected_users) or 0.0
     check_epsilon_delta(total_epsilon, chosen)
@@ -65,6 +66,7 @@ def plan(
         f"  each release:  epsilon = {each:.6g}  (mu = {mu / count**0.5:.6g}); "
         f"total/number would be {total_epsilon / count:.4g}"
     )
+    screen.say(f"  {verdict(total_epsilon, chosen, expected_users)}")
     screen.table("", ["  spent after", "epsilon"], [[f"  {k} release{'s' if k > 1 else ''}", f"{e:.4g}"] for k, e in after])
     screen.say("  Use the same ledger each time, and it will keep count:")
     screen.say(

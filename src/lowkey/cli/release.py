@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def release(
-    file: o.Ratings,
+    file: Annotated[str | None, o.RATINGS] = None,
     user: o.User = None,
     item: o.Item = None,
     rating: o.Rating = None,
@@ -75,6 +75,14 @@ def release(
     partitions: Annotated[
         int | None, typer.Option(help="Pieces the users are dealt to on Spark \\[default: its cores].", show_default=False)
     ] = None,
+    about: Annotated[
+        Path | None,
+        typer.Option(help="What only you can say of the release, for its report (see --init).", show_default=False),
+    ] = None,
+    init: Annotated[bool, typer.Option("--init", help="Ask for it, write it to --about \\[about.toml], and stop.")] = False,
+    sign: Annotated[
+        Path | None, typer.Option(help="Sign with this secret key (lowkey keygen makes one).", show_default=False)
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the same release, which was cut off: nothing is paid twice.")
     ] = False,
@@ -93,9 +101,15 @@ def release(
     Example: lowkey release ratings.parquet --user user --item item --rating rating --scale 1 5 --items 1..1682
     --epsilon 1 --delta 1e-6 --out release
     """
+    if init:
+        from lowkey.cli.answers import ask
+
+        ask(about or Path("about.toml"), Screen(quiet, as_json))
+        return
     o.require(
         "release",
         {
+            "the ratings file": file,
             "--user": user,
             "--item": item,
             "--scale, --counts or --binary": scale or binary or counts is not None,
@@ -104,8 +118,9 @@ def release(
             "--delta or --expected-users": expected_users if delta is None else delta,
             "--out": out or dry_run,
         },
-        f"lowkey release {file} {o.EXAMPLE}",
+        f"lowkey release {file or 'ratings.parquet'} {o.EXAMPLE}",
     )
+    assert file is not None
     scale = o.check_feedback(scale, binary, counts, rating)
     o.check_file(file)
     o.check_engine(engine, master, partitions, out_of_core)
@@ -116,7 +131,13 @@ def release(
         from lowkey.cli.spark import Cluster
         from lowkey.cli.training import Order
         from lowkey.release import check_destination
+        from lowkey.release.signing import Signer
+        from lowkey.report.about import read_about
 
+    columns = {"user": user, "item": item, "rating": rating}
+    said = {"columns": ", ".join(f"{name}: {column}" for name, column in columns.items() if column)}
+    said |= {} if about is None else read_about(about)
+    signer = None if sign is None else Signer(sign)  # read before anything is spent
     assert user is not None
     assert item is not None
     assert epsilon is not None
@@ -177,10 +198,12 @@ def release(
         screen.result(fields)
         return
     assert out is not None
-    _train_and_write(order, plans, out, screen, resume=resume, force=force)
+    _train_and_write(order, plans, out, screen, resume=resume, force=force, about=said, signer=signer)
 
 
-def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen, *, resume: bool, force: bool) -> None:
+def _train_and_write(
+    order: Order, plans: list[Plan], out: Path, screen: Screen, *, resume: bool, force: bool, about: Any, signer: Any
+) -> None:
     from lowkey.cli.paid import paid_folder
     from lowkey.cli.rehearsal import rehearse
     from lowkey.cli.training import train
@@ -193,7 +216,7 @@ def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen,
     with paid_folder(order, plans, out, resume, screen) as keep:
         model = train(order, plans, screen, keep, force)
         with screen.working("Writing the release"):
-            folder = write_release(model.model_, out)
+            folder = write_release(model.model_, out, about, signer)
     guarantee = model.guarantee_
     identity = read_manifest(folder)["id"]
     screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")
@@ -203,7 +226,7 @@ def _train_and_write(order: Order, plans: list[Plan], out: Path, screen: Screen,
     if order.ledger is not None:
         screen.say(f"  ledger head  {model.ledger_.fingerprint}")
     screen.say(f"  The report for people is {folder}/privacy_report.html. Next:")
-    screen.say(f"    lowkey verify {folder}")
+    screen.say(f"    lowkey verify {folder}{'' if signer is None else ' --key YOUR.pub'}")
     screen.say(f"    lowkey recommend {folder} --history mine.csv")
     screen.result(
         {
@@ -245,6 +268,10 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
     if order.selection:
         screen.say("  * for 1,000 items; how many will be named is not known before. The noise is the same for any number.")
     screen.say(f"  together at most epsilon = {order.epsilon:g} at delta = {order.delta:g}")
+    from lowkey.privacy.verdict import verdict
+
+    found = verdict(order.epsilon, order.delta, order.expected_users)
+    screen.say(f"  {found}", None if found.good else "bold yellow")
 
 
 def _show_budget(order: Order, plans: list[Plan], screen: Screen) -> None:

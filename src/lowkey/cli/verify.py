@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,21 +11,26 @@ from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
 from lowkey.errors import printable
 
+if TYPE_CHECKING:
+    from lowkey.privacy.verdict import Verdict
+
 
 def verify(
     folder: o.Folder,
     id: Annotated[
         str | None, typer.Option("--id", help="The id that the curator published, to compare.", show_default=False)
     ] = None,
+    key: o.Key = None,
     quiet: o.Quiet = False,
     as_json: o.Json = False,
 ) -> None:
-    """Check a release folder without the data: a yes or a no for every claim; exit code 1 on any no.
+    """Check a release folder without the data: a yes or a no for every claim; exit code 1 on any no, else 0.
 
     It runs in a process of its own, with a limit on memory and time that it names. A yes says that the folder is
-    consistent; what only the curator can know is said after it.
+    consistent, and with --key or --id that it is the curator's; what only the curator can know is said after it, and so is
+    what epsilon and delta are worth: a weak promise that is kept is a yes.
 
-    Example: lowkey verify release
+    Example: lowkey verify release --key curator.pub
     """
     screen = Screen(quiet, as_json)
     with screen.working("Checking"):
@@ -32,22 +38,37 @@ def verify(
         from lowkey.release.limited import verify_limited
         from lowkey.release.verifying import UNPROVEN, WHOSE
 
-        checks = verify_limited(folder, id)
+        checks = verify_limited(folder, id, key)
     for check in checks:
         detail = f": {check.detail}" if check.detail else ""
         screen.say(printable(f"{'yes' if check.ok else 'NO '}  {check.claim}{detail}"), None if check.ok else "bold red")
-    good = all(check.ok for check in checks)
+    good, known = all(check.ok for check in checks), id is not None or key is not None
+    worth = _worth(folder) if good else None
     if not good:
         screen.say("This release is not what it claims to be.", "bold red")
     else:
         screen.say("The folder is consistent: its files, ledger, price and report say the same.", "bold green")
+        if worth is not None:
+            screen.say(f"What it promises: {worth}", "green" if worth.good else "bold yellow")
         screen.say(UNPROVEN)
-        if id is None:
+        if not known:
             screen.say(WHOSE.format(id=read_manifest(folder)["id"]))
-    unproven = [UNPROVEN] if id is not None else [UNPROVEN, WHOSE.format(id="of this release")]
-    screen.result({"ok": good, "checks": [vars(check) for check in checks], "unproven": unproven})
+    unproven = [UNPROVEN] if known else [UNPROVEN, WHOSE.format(id="in its manifest")]
+    said = {} if worth is None else {"verdict": worth.level, "verdict_in_words": str(worth)}
+    screen.result({"ok": good, "checks": [vars(check) for check in checks], **said, "unproven": unproven})
     if not good:
         raise typer.Exit(1)
+
+
+def _worth(folder: Path) -> Verdict:
+    """What the numbers of a folder that is consistent are worth."""
+    from lowkey.privacy.verdict import verdict
+    from lowkey.release.folder import read_manifest
+    from lowkey.release.loading import read_ledger
+
+    manifest = read_manifest(folder)
+    guarantee = read_ledger(folder, manifest).guarantee()
+    return verdict(guarantee.epsilon, guarantee.delta, manifest["domain"].get("expected_users"))
 
 
 def explain(folder: o.Folder) -> None:
@@ -70,6 +91,7 @@ def explain(folder: o.Folder) -> None:
         raise typer.Exit(1)
     report = build_report(read_manifest(folder), load(folder).ledger)
     screen.say(report.statement, "bold")
+    screen.say(f"\n{report.verdict}", None if report.verdict_good else "bold yellow")
     screen.say(
         f"\nFormally it is ({at_most(report.epsilon, 4)}, {report.delta:g})-differentially private. Protected is "
         f"{report.protected}: {report.unit_in_words}. The promise compares {report.adjacency_in_words}."
@@ -85,6 +107,7 @@ def explain(folder: o.Folder) -> None:
     screen.say(f"\n{report.attack.in_words}")
     if said := quality(report):
         screen.say("\n" + " ".join(said))
+    screen.say(f"\n{report.erasure}")
     for title, entries in (("Public", report.public), ("Not covered", report.not_covered), ("Caveats", report.caveats)):
         screen.say(f"\n{title}:", "bold")
         for entry in entries:

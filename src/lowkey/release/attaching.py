@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lowkey.errors import VerifyError
-from lowkey.release.folder import existing_folder, read_manifest
+from lowkey.release.folder import SIGNATURE, existing_folder, read_manifest
 from lowkey.release.loading import read_ledger
 from lowkey.release.verifying import verify
 from lowkey.release.writing import write_words
@@ -32,6 +32,7 @@ def attach_audit(folder: str | Path, lines: Sequence[str]) -> str:
     draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.incomplete-", dir=parent))
     try:
         shutil.copytree(path, draft, dirs_exist_ok=True)
+        (draft / SIGNATURE).unlink(missing_ok=True)  # it is not of what this becomes
         new = write_words(draft, {**facts, "audit": list(lines)}, read_ledger(path, manifest))
         old = draft.with_name(f"{draft.name}-old")
         os.rename(path, old)

@@ -20,6 +20,7 @@ MANIFEST = "manifest.json"
 MODEL, ITEMS, LEDGER = "model.safetensors", "items.parquet", "ledger.jsonl"
 REPORT, REPORT_PAGE, CARD = "privacy_report.json", "privacy_report.html", "MODEL_CARD.md"
 FILES = (MODEL, ITEMS, LEDGER, REPORT, REPORT_PAGE, CARD)  # and the manifest
+SIGNATURE = f"{MANIFEST}.minisig"  # not in the manifest, which it signs; it may be there or not
 
 MAX_MANIFEST = 1 << 20  # bytes
 MAX_TEXT = 1 << 26  # bytes of any file but the model and the items
@@ -37,7 +38,7 @@ FIELDS = {
     "files": dict,
     "id": str,
 }
-OPTIONAL = {"audit": list}  # lines that an audit left (attaching.py)
+OPTIONAL = {"audit": list, "about": dict}  # lines that an audit left (attaching.py); what the curator said
 
 
 def broken(got: str, needed: str, try_: str = "asking the curator for a fresh copy") -> NoReturn:
@@ -110,7 +111,7 @@ def check_files(folder: Path, manifest: dict[str, Any]) -> None:
             broken(f"{name} of {size} bytes", "as many as the manifest says")
         if name not in (MODEL, ITEMS) and size > MAX_TEXT:
             broken(f"{name} of {size} bytes", f"at most {MAX_TEXT}")
-    extra = sorted(entry.name for entry in folder.iterdir() if entry.name not in (*FILES, MANIFEST))
+    extra = sorted(entry.name for entry in folder.iterdir() if entry.name not in (*FILES, MANIFEST, SIGNATURE))
     if extra:
         broken(f"another file: {_shown(extra[0])}", "only the files of a release", "removing it")
 

@@ -29,11 +29,21 @@ def memory_for(folder: Path) -> int:
     return MEMORY + (4 * model.stat().st_size if model.is_file() else 0)
 
 
-def verify_limited(folder: str | Path, id: str | None = None, memory: int | None = None) -> list[Check]:
+def verify_limited(
+    folder: str | Path, id: str | None = None, key: str | Path | None = None, memory: int | None = None
+) -> list[Check]:
     """``verify`` with the limits; the last check says whether they sufficed, and which they were."""
     path = existing_folder(folder)
     memory = memory_for(path) if memory is None else memory
-    order = json.dumps({"folder": str(path.absolute()), "id": id, "memory": memory, "seconds": SECONDS})
+    order = json.dumps(
+        {
+            "folder": str(path.absolute()),
+            "id": id,
+            "key": None if key is None else str(key),
+            "memory": memory,
+            "seconds": SECONDS,
+        }
+    )
     done = subprocess.run(
         [sys.executable, "-c", "from lowkey.release.limited import answer; answer()"],
         input=order.encode(),
@@ -63,7 +73,7 @@ def answer() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (order["seconds"], order["seconds"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        checks = verify(order["folder"], order["id"])
+        checks = verify(order["folder"], order["id"], order["key"])
     except LowkeyError as error:
         checks = [Check("The folder is one", False, f"{error.what}: {error.got}")]
     json.dump([vars(check) for check in checks], sys.stdout)

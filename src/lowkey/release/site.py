@@ -50,9 +50,9 @@ def write_site(
     return json.loads(contents[MANIFEST]) | {"bytes": sum(map(len, contents.values())), "names": sorted(contents)}
 
 
-def check_claims(folder: str | Path) -> None:
-    """Refuse a folder of which a claim does not hold."""
-    failed = [check for check in verify(folder) if not check.ok]
+def check_claims(folder: str | Path, key: str | Path | None = None) -> None:
+    """Refuse a folder of which a claim does not hold, or that is not signed with ``key``."""
+    failed = [check for check in verify(folder, key=key) if not check.ok]
     if failed:
         broken(
             f"a claim that does not hold: {failed[0].claim} ({failed[0].detail})", "a release that `lowkey verify` passes"

@@ -2,7 +2,8 @@
 
 It proves that the folder is consistent: that the files are those of the manifest and that the ledger has the stated price.
 It cannot prove that the noise was really drawn, or that the arrays were made from the posts: that is the curator's word,
-and the code is open. Nor who wrote the folder: for that, compare its id with the one that the curator published elsewhere.
+and the code is open. Nor who wrote the folder: that is known only from a signature, with a key from the curator (``key``),
+or from the id, compared with the one that the curator published elsewhere (``id``).
 ``UNPROVEN`` says so wherever the answer is yes.
 """
 
@@ -32,6 +33,7 @@ from lowkey.release.folder import (
     read_manifest,
 )
 from lowkey.release.loading import load, load_arrays, read_domain, read_ledger
+from lowkey.release.signing import check_signature
 from lowkey.release.writing import check_private, report_text
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
 from lowkey.report.build import accountants
@@ -43,7 +45,10 @@ UNPROVEN = (
     "The curator's word, which no folder can prove: that the noise was drawn as the ledger says, that the model was made "
     "from these posts alone, and that nothing else was published."
 )
-WHOSE = "Nor does it prove who wrote it: compare the id {id} with the one that the curator published, or pass it as --id."
+WHOSE = (
+    "Nor does it prove who wrote it, and anybody could have made this folder: pass the curator's public key as --key, or "
+    "the id that the curator published as --id. The id of this folder is {id}."
+)
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,11 @@ class Check:
     detail: str
 
 
-def verify(folder: str | Path, id: str | None = None) -> list[Check]:
-    """Every claim of the folder, checked. ``id`` is the release's id from somewhere else, if you have it."""
+def verify(folder: str | Path, id: str | None = None, key: str | Path | None = None) -> list[Check]:
+    """Every claim of the folder, checked. ``id`` is the release's id from somewhere else, ``key`` the curator's public key.
+
+    Without either, a yes says that the folder is consistent, and not who made it.
+    """
     path = existing_folder(folder)
     checks: list[Check] = []
 
@@ -78,6 +86,8 @@ def verify(folder: str | Path, id: str | None = None) -> list[Check]:
         return checks
     if id is not None:
         check("The release has the id that you were given", lambda: _same(manifest["id"], id))
+    if key is not None:
+        check("It is signed with the key that you were given", lambda: check_signature(path, key))
     check("Exactly the files of a release are there", lambda: check_files(path, manifest))
     if not checks[-1].ok:
         return checks

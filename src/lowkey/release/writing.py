@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -28,13 +29,17 @@ from lowkey.release.folder import (
     MODEL,
     REPORT,
     REPORT_PAGE,
+    SIGNATURE,
     canonical,
     check_destination,
     file_hash,
+    read_manifest,
     with_id,
 )
+from lowkey.release.signing import Signer
 from lowkey.release.tensors import describe, write_arrays
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
+from lowkey.report.about import checked_about
 
 if TYPE_CHECKING:
     from lowkey.model import Model  # which stands on this module
@@ -43,9 +48,15 @@ if TYPE_CHECKING:
 SOFTWARE = ("lowkey", "numpy", "scipy", "numba", "dp-accounting", "randomgen", "safetensors", "pyarrow")
 
 
-def write_release(model: Model, folder: str | Path) -> Path:
-    """Write ``model`` and the proof of its privacy to a new folder, which appears whole or not at all."""
+def write_release(
+    model: Model, folder: str | Path, about: Mapping[str, str] | None = None, signer: Signer | None = None
+) -> Path:
+    """Write ``model`` and the proof of its privacy to a new folder, which appears whole or not at all.
+
+    ``about`` is what only the curator can say (about.py), ``signer`` the curator's key.
+    """
     check_private(model)
+    said = checked_about(about or {})
     path = check_destination(folder)
     parent = path.absolute().parent
     parent.mkdir(exist_ok=True)
@@ -53,7 +64,11 @@ def write_release(model: Model, folder: str | Path) -> Path:
     try:
         # Beside its destination: a rename within one file system is atomic.
         draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.incomplete-", dir=parent))
-        _fill(draft, model)
+        _fill(draft, model, said)
+        if signer is not None:
+            signer.sign(draft, f"release {read_manifest(draft)['id']}")
+            os.chmod(draft / SIGNATURE, 0o644)
+            _sync(draft / SIGNATURE)
         os.chmod(draft, 0o755)
         _sync(draft)
         os.rename(draft, path)
@@ -98,7 +113,7 @@ def check_private(model: Model) -> None:
         )
 
 
-def facts_of(model: Model) -> dict[str, Any]:
+def facts_of(model: Model, about: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The part of a manifest that is about the model; the report is made from this and the ledger."""
     return {
         "format": FORMAT,
@@ -111,14 +126,15 @@ def facts_of(model: Model) -> dict[str, Any]:
         "arrays": describe(model),
         "domain": model.domain.to_json(),
         "ledger_head": model.ledger.head,
+        "about": dict(about or {}),
     }
 
 
-def _fill(draft: Path, model: Model) -> None:
+def _fill(draft: Path, model: Model, about: Mapping[str, str]) -> None:
     write_arrays(draft / MODEL, model.arrays)
     pyarrow.parquet.write_table(pa.table({"item": model.domain.item_ids}), draft / ITEMS, compression="zstd")
     (draft / LEDGER).write_text(model.ledger.dumps(), "utf-8")
-    write_words(draft, facts_of(model), model.ledger)
+    write_words(draft, facts_of(model, about), model.ledger)
 
 
 def write_words(draft: Path, facts: dict[str, Any], ledger: Ledger) -> str:

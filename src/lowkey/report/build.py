@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lowkey.errors import PlanError
-from lowkey.privacy.accounting import gaussian_epsilon, second_opinion
+from lowkey.privacy.accounting import second_opinion
 from lowkey.privacy.guarantee import OUTSIDE, Guarantee
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import at_most
+from lowkey.privacy.verdict import verdict
+from lowkey.report.about import FIELDS
 from lowkey.report.attack import describe_attack
-from lowkey.report.contents import Accountant, AuditedReport, Point, Post, PrivacyReport
-from lowkey.report.questions import questions, registry_entry
+from lowkey.report.contents import Accountant, AuditedReport, Point, PrivacyReport
+from lowkey.report.posts import describe_history, describe_posts, fits_in_words
+from lowkey.report.questions import CURATOR, questions, registry_entry
 
 RULES_IN_WORDS = {
     "factors": "A score is an item's own level plus the match of the item's factors with the user's factors, which the "
@@ -33,6 +37,20 @@ NOT_COVERED = (
     "What the release teaches about people in general: a habit that most share is learnt with or without any one of them.",
     "Other releases about the same people that are not on this ledger: they add to the cost.",
 )
+ERASURE = (
+    "Who asks for erasure is taken out of the raw data, and so out of every later release. This release stays as it is: "
+    "it holds no row of anybody, and how much it can depend on {protected} is bounded by the promise above, whether they "
+    "are in the raw data or not. Who asks for access gets what the raw data hold on them: nothing in this folder can be "
+    "told to be theirs. Whether that is anonymous in the sense of a law is for the curator to judge, with this epsilon and "
+    "delta."
+)
+IF_WRONG = (
+    "Check the folder with lowkey verify and the curator's key or id; if a claim fails, do not use it, and tell the "
+    "contact.",
+    "If the noise, a bound or the ledger was wrong, what is published cannot be called back: the curator should say so, "
+    "publish no more on this ledger, and treat what was released as if it had the smaller protection.",
+    "If the ledger was lost, an older copy must not be used: it would spend the same budget twice.",
+)
 GENERAL_CAVEATS = (
     "The guarantee holds if the listed facts and all hyper-parameters were chosen without looking at these data.",
     "Two people together are protected less than one: a group of k pays up to k times mu.",
@@ -45,10 +63,17 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
     unit = guarantee.unit
     posts = describe_posts(ledger, guarantee.delta)
     mechanisms = tuple(dict.fromkeys(post.mechanism for post in posts))
-    domain = facts["domain"]
+    domain, about = facts["domain"], facts.get("about", {})
+    n_items = domain["n_items"]
+    found = verdict(guarantee.epsilon, guarantee.delta, domain.get("expected_users"))
     report = PrivacyReport(
-        title=f"Privacy report of a {facts['method']} release with {domain['n_items']:,} items",
+        title=f"Privacy report: {about.get('product', f'a recommender for {n_items:,} items')}",
+        reference=_reference(facts),
         created=facts["created"],
+        about={name: about.get(name, CURATOR) for name in FIELDS if name != "product"},
+        verdict=str(found),
+        verdict_level=found.level,
+        verdict_good=found.good,
         method=facts["method"],
         what_it_is=RULES_IN_WORDS.get(facts["rule"], f"A model with the rule {facts['rule']!r}."),
         statement=guarantee.sentence(),
@@ -65,8 +90,11 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
         withheld=unit.withheld,
         not_covered=(*NOT_COVERED, *OUTSIDE),
         caveats=(*guarantee.caveats, *GENERAL_CAVEATS),
+        erasure=ERASURE.format(protected=unit.protected),
+        if_wrong=IF_WRONG,
         posts=posts,
-        fits=tuple(_fit_in_words(plan) for plan in ledger.plans()),
+        fits=fits_in_words(ledger.plans()),
+        history=describe_history(ledger, guarantee.delta),
         budget=_budget_in_words(ledger, guarantee),
         curve=epsilon_delta_curve(ledger),
         attack=describe_attack(guarantee),
@@ -79,33 +107,6 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
         ledger_head=ledger.head,
     )
     return report if "audit" not in facts else AuditedReport(**dict(report), audit=tuple(map(str, facts["audit"])))
-
-
-def describe_posts(ledger: Ledger, delta: float) -> tuple[Post, ...]:
-    """The posts of a ledger, those of one kind together, each with its share of the budget."""
-    plans, counts = [], {}
-    for record in ledger.records:
-        if record["kind"] == "plan":
-            plans.append(Plan.from_json(record["plan"]))
-        elif record["kind"] == "reserve":
-            line = Line.from_json(record["line"])
-            # Fits of several processes may take turns on one ledger: a post belongs to the last fit that planned it.
-            owner = next((i for i in reversed(range(len(plans))) if _plans(plans[i], line)), len(plans) - 1)
-            counts[owner, line] = counts.get((owner, line), 0) + 1
-    weights = _weights([line for (_, line), count in counts.items() for _ in range(count)], delta)
-    return tuple(
-        Post(
-            fit=plans[owner].method,
-            name=line.name,
-            posts=count,
-            numbers_each=line.size,
-            mechanism=line.mechanism.kind,
-            noise=line.mechanism.in_words,
-            share=count * weights[line],
-            note=line.note or "a sum of bounded contributions",
-        )
-        for (owner, line), count in counts.items()
-    )
 
 
 def accountants(ledger: Ledger, guarantee: Guarantee) -> tuple[Accountant, ...]:
@@ -144,25 +145,11 @@ def epsilon_delta_curve(ledger: Ledger) -> tuple[Point, ...]:
     return tuple(points)
 
 
-def _plans(plan: Plan, line: Line) -> bool:
-    return any(planned.name == line.name and planned.mechanism == line.mechanism for planned in plan.lines)
-
-
-def _weights(lines: Sequence[Line], delta: float) -> dict[Line, float]:
-    """Each post's share: by mu^2 among the Gaussian ones, by epsilon between these and the pure ones."""
-    mu_squared = sum(line.mechanism.mu**2 for line in lines)
-    gaussian = gaussian_epsilon(math.sqrt(mu_squared), delta)
-    total = gaussian + sum(line.mechanism.epsilon for line in lines)
-    return {
-        line: (gaussian * line.mechanism.mu**2 / mu_squared if line.mechanism.mu else line.mechanism.epsilon) / total
-        for line in lines
-    }
-
-
-def _fit_in_words(plan: Plan) -> str:
-    price = plan.price
-    posts = sum(line.times for line in plan.lines)
-    return f"{plan.method}: {posts} {'post' if posts == 1 else 'posts'}, epsilon {at_most(price.epsilon, 4)} by itself"
+def _reference(facts: Mapping[str, Any]) -> str:
+    """A name for the release that can stand inside it: of everything but the files, whose hashes follow from the report."""
+    known = {name: value for name, value in facts.items() if name not in ("files", "id")}
+    text = json.dumps(known, sort_keys=True, ensure_ascii=False)
+    return f"{facts['created']}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _budget_in_words(ledger: Ledger, guarantee: Guarantee) -> str:

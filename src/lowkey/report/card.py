@@ -31,7 +31,7 @@ def model_card(report: PrivacyReport) -> str:
     domain = report.domain
     scale = "binary feedback" if domain["feedback"] == "binary" else f"ratings in {domain['rating_range']}"
     lines = [
-        f"# {plain(report.method)} recommender",
+        f"# {plain(report.title.partition(': ')[2])}",
         "",
         f"{plain(report.what_it_is)} Written on {plain(report.created)} with lowkey {plain(report.software['lowkey'])}.",
         "",
@@ -48,9 +48,11 @@ def model_card(report: PrivacyReport) -> str:
         "",
         "## Privacy",
         f"epsilon = {at_most(report.epsilon)}, delta = {report.delta:g}; "
-        f"{plain(report.protected)}, {plain(report.adjacency)}. {plain(report.statement)}",
+        f"{plain(report.protected)}, {plain(report.adjacency)}. {plain(report.statement)} {plain(report.verdict)}",
         "",
         *(f"- {plain(caveat)}" for caveat in report.caveats),
+        "",
+        plain(report.erasure),
         "",
         "`privacy_report.html` has the details; `lowkey verify` on this folder checks them, without the data.",
         "",
@@ -61,6 +63,9 @@ def model_card(report: PrivacyReport) -> str:
         *(f"- {plain(fact)}" for fact in report.public),
         "",
         *(("## Lists", *(f"- {line}" for line in quality(report)), "") if quality(report) else ()),
+        "## From the curator",
+        *(f"- {plain(name.replace('_', ' '))}: {plain(answer)}" for name, answer in report.about.items()),
+        "",
         "## Limits",
         "- Items with few ratings have uncertain scores: the noise is largest where the data are fewest.",
         "- Quality was not measured on the private data: such a measurement would be a release of its own.",

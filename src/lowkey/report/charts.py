@@ -1,4 +1,4 @@
-"""Public room: the report's three charts as inline SVG. Drawn 360 units wide, so that letters stay legible on a phone.
+"""Public room: the report's charts, as inline SVG. Drawn 360 units wide, so that letters stay legible on a phone.
 
 Colours come from the page's style sheet by class, for light and dark alike.
 """
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from lowkey.report.contents import Point, Post
+from lowkey.report.contents import History, Point, Post
 
 WIDTH, HEIGHT = 360, 240
 LEFT, RIGHT, TOP, BOTTOM = 46, 22, 26, 44
@@ -23,18 +23,30 @@ STANDALONE = (
 )
 
 
-def share_chart(posts: Sequence[Post]) -> str:
-    """One bar per kind of release: its share of the budget."""
-    row, parts = 40, []
-    for i, post in enumerate(posts):
-        y = 8 + i * row
-        length = (WIDTH - 70) * post.share
-        label = f"{post.name} ({post.fit}, {post.posts} {'post' if post.posts == 1 else 'posts'})"
-        parts.append(f'<text x="0" y="{y + 8}">{escape(label)}</text>')
-        parts.append(f'<rect class="back" x="0" y="{y + 14}" width="{WIDTH - 70}" height="12" rx="3"/>')
-        parts.append(f'<rect class="bar" x="0" y="{y + 14}" width="{length:.1f}" height="12" rx="3"/>')
-        parts.append(f'<text class="end" x="{WIDTH}" y="{y + 24}">{100.0 * post.share:.1f} %</text>')
-    return _svg("The share of each release in the budget", 8 + row * len(posts), parts)
+def share_bars(posts: Sequence[Post]) -> str:
+    """One bar per kind of post, as wide as the page: its share of the budget."""
+    rows = (
+        f"<div><span>{escape(post.what)}<i> {post.posts} {'post' if post.posts == 1 else 'posts'}</i></span>"
+        f"<b>{100.0 * post.share:.1f} %</b><hr><hr class='part' style='width:{100.0 * post.share:.1f}%'></div>"
+        for post in posts
+    )
+    return f'<div class="shares">{"".join(rows)}</div>'
+
+
+def history_chart(history: History) -> str:
+    """One bar for each release on the ledger, however many: what its number is, the caption says."""
+    count, top = len(history.values), 1.05 * max(history.values)
+    y, width = _scale(0.0, top, HEIGHT - BOTTOM, TOP), (WIDTH - LEFT - RIGHT) / count
+    marks = sorted({1, count, *(round(1 + (count - 1) * part / 4) for part in range(5))})
+    bars = (
+        f'<rect class="bar" x="{LEFT + i * width + 0.1 * width:.1f}" y="{y(value):.1f}" width="{0.8 * width:.1f}" '
+        f'height="{HEIGHT - BOTTOM - y(value):.1f}"/>'
+        for i, value in enumerate(history.values)
+    )
+    across = [(LEFT + (mark - 0.5) * width, str(mark)) for mark in marks]
+    labels = [f'<text class="middle" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}">{label}</text>' for x, label in across]
+    grid = _grid([], [(y(tick), f"{tick:g}") for tick in _ticks(top)])
+    return _svg(history.of, HEIGHT, [*grid, *bars, *labels, *_titles("release", history.of)])
 
 
 def curve_chart(curve: Sequence[Point], epsilon: float, delta: float) -> str:

@@ -26,12 +26,21 @@ class Post(Filled):
 
     fit: str
     name: str
+    what: str  # for people
     posts: int
     numbers_each: int
     mechanism: str
     noise: str
     share: float  # of the budget
     note: str
+    bound: str  # on what one of the protected can add
+
+
+class History(Filled):
+    """One number for each release on the ledger, and what it is."""
+
+    of: str
+    values: tuple[float, ...]
 
 
 class Point(Filled):
@@ -80,7 +89,12 @@ class PrivacyReport(Filled):
     """Everything of the guarantee that the two numbers leave out."""
 
     title: str
+    reference: str
     created: str
+    about: dict[str, str]
+    verdict: str
+    verdict_level: str
+    verdict_good: bool
     method: str
     what_it_is: str
     statement: str
@@ -97,8 +111,11 @@ class PrivacyReport(Filled):
     withheld: str
     not_covered: tuple[str, ...]
     caveats: tuple[str, ...]
+    erasure: str
+    if_wrong: tuple[str, ...]
     posts: tuple[Post, ...]
     fits: tuple[str, ...]
+    history: History
     budget: str
     curve: tuple[Point, ...]
     attack: Attack

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from html import escape
 
 from lowkey.privacy.price import Price, at_most, percent
-from lowkey.report.charts import curve_chart, share_chart, trade_off_chart
+from lowkey.report.charts import curve_chart, history_chart, share_bars, trade_off_chart
 from lowkey.report.contents import AuditedReport, Post, PrivacyReport
 
 STYLE = """
 :root { --ink: #1b1f24; --soft: #59626e; --paper: #fdfdfb; --card: #f2f3ef; --rule: #d8dbd3;
-  --blue: #1f5fa8; --area: #1f5fa822; }
+  --blue: #1f5fa8; --area: #1f5fa822; --warn: #a04a00; --good: #1d6b3a; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e7e9ec; --soft: #a2abb7; --paper: #14171b; --card: #1e2329; --rule: #353c45;
-    --blue: #7db4f0; --area: #7db4f033; }
+    --blue: #7db4f0; --area: #7db4f033; --warn: #f2a65a; --good: #7fcf9b; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.2rem 1rem 4rem; max-width: 46rem; background: var(--paper); color: var(--ink);
@@ -28,18 +28,34 @@ p, ul { margin: .5rem 0; } li { margin: .3rem 0; }
 .numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .6rem; margin: .9rem 0; }
 .numbers div { background: var(--card); border-radius: 4px; padding: .55rem .8rem; }
 .numbers b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
-figure { margin: .8rem 0; } svg { display: block; width: 100%; max-width: 30rem; height: auto; font-size: 11.5px; }
+.verdict { border-left: 4px solid var(--good); padding: .2rem 1rem; } .verdict.warn { border-color: var(--warn); }
+.verdict b { color: var(--good); } .verdict.warn b { color: var(--warn); }
+figure { margin: .8rem 0; } svg { display: block; width: 100%; height: auto; font-size: 11.5px; }
+.pair { display: grid; grid-template-columns: 1fr; gap: 0 1.6rem; align-items: center; }
+@media (min-width: 44rem) { .pair { grid-template-columns: 3fr 2fr; } }
+.shares div { display: grid; grid-template-columns: 1fr auto; margin: .7rem 0; font-variant-numeric: tabular-nums; }
+.shares i { color: var(--soft); font-style: normal; font-size: .9rem; } .shares b { font-weight: 600; }
+.shares hr { grid-column: 1 / 3; grid-row: 2; width: 100%; height: .7rem; margin: .15rem 0 0; border: 0; border-radius: 3px;
+  background: var(--rule); } .shares hr.part { background: var(--blue); min-width: 2px; }
 svg text { fill: var(--ink); } .middle { text-anchor: middle; } .end { text-anchor: end; }
 .grid { stroke: var(--rule); stroke-width: 1; } .back { fill: var(--rule); } .bar, .dot { fill: var(--blue); }
 .line { fill: none; stroke: var(--blue); stroke-width: 2; } .area { fill: var(--area); }
 .guess { fill: none; stroke: var(--soft); stroke-dasharray: 4 4; }
 table { border-collapse: collapse; width: 100%; font-size: .93rem; }
-table.narrow { width: auto; } td b { white-space: nowrap; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .6rem .35rem 0; border-bottom: 1px solid var(--rule); }
-th { font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap;
+th { font-weight: 600; overflow-wrap: break-word; } td.number, th.number { text-align: right; white-space: nowrap;
   font-variant-numeric: tabular-nums; }
 dt { font-weight: 600; margin-top: .7rem; } dd { margin: .1rem 0 0; } dd::first-letter { text-transform: uppercase; }
 dt span { color: var(--soft); font-weight: 400; display: block; font-size: .9rem; }
+@media print {
+  :root { --ink: #000; --soft: #444; --paper: #fff; --card: #f4f4f2; --rule: #ccc; --blue: #1f5fa8; --area: #1f5fa822; }
+  @page { margin: 18mm 16mm; } body { max-width: none; padding: 0; font-size: 10.5pt; }
+  h1, h2, dt { break-after: avoid; } h2 { margin-top: 1.4rem; } h2 + *, dt + dd { break-before: avoid; }
+  figure, tr, li, .shares div, .statement, .verdict, .numbers, .pair { break-inside: avoid; }
+  p, dd { orphans: 3; widows: 3; }
+  .pair { grid-template-columns: 3fr 2fr; } .bar, .area, .shares hr, .statement, .numbers div {
+    print-color-adjust: exact; -webkit-print-color-adjust: exact; } svg { max-height: 75mm; }
+}
 code { font-size: .88em; background: var(--card); padding: .1rem .3rem; border-radius: 3px; }
 """
 
@@ -53,36 +69,51 @@ def report_page(report: PrivacyReport) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(report.title)}</title><style>{STYLE}</style></head><body>\n"
-        + "\n".join(
-            [_head(report), _promise(report), _attacker(report), _spending(report), _accounting(report)]
-            + ([f"<h2>What an audit measured</h2>{_list(report.audit)}"] if isinstance(report, AuditedReport) else [])
-            + [_rest(report)]
-        )
+        + "\n".join(part(report) for part in (_head, _people, _promise, _attacker, _spending, _accounting, _audit, _rest))
         + "\n</body></html>\n"
     )
 
 
 def _head(report: PrivacyReport) -> str:
     numbers = (
+        ("protects", report.protected),
+        ("best attack guesses right", f"≤ {percent(report.attack.best_success)}"),
         ("epsilon", at_most(report.epsilon, 4)),
         ("delta", f"{report.delta:g}"),
-        ("protects", report.protected),
-        ("best attack", f"≤ {percent(report.attack.best_success)}"),
     )
     tiles = "".join(f'<div><span class="soft">{escape(name)}</span><b>{escape(value)}</b></div>' for name, value in numbers)
+    worth = {"strong": "Strong", "reasonable": "Reasonable", "weak": "Weak", "none": "Next to nothing"}[
+        report.verdict_level
+    ]
     return (
-        f'<h1>{escape(report.title)}</h1><p class="soft">Written on {escape(report.created)}. This page says what may be '
+        f'<h1>{escape(report.title)}</h1><p class="soft">Release {escape(report.reference)}. This page says what may be '
         "learnt about a person from the release, by anybody, for ever.</p>"
-        f'<p class="statement">{escape(report.statement)}</p><div class="numbers">{tiles}</div>'
+        f'<p class="statement">{escape(report.statement)}</p>'
+        f'<p class="verdict{"" if report.verdict_good else " warn"}"><b>{worth}.</b> {escape(report.verdict)}</p>'
+        f'<div class="numbers">{tiles}</div>'
+    )
+
+
+def _people(report: PrivacyReport) -> str:
+    """What somebody asks who is in the data, before any of the words of the trade."""
+    answers = [(name.replace("_", " ").capitalize(), text) for name, text in report.about.items()]
+    return (
+        f"<h2>What was released, and by whom</h2><p>{escape(report.what_it_is)}</p>{_table(answers)}"
+        f"<h2>Erasure and access</h2><p>{escape(report.erasure)}</p>"
+        f"<h2>If something is wrong</h2>{_list(report.if_wrong)}"
     )
 
 
 def _promise(report: PrivacyReport) -> str:
+    bounds = dict.fromkeys((post.what, post.bound) for post in report.posts)
     pairs = (
-        ("What was released", report.what_it_is),
         ("Unit of privacy", f"{report.protected}: {report.unit_in_words}."),
         ("Neighbouring data sets", f"{report.adjacency}: {report.adjacency_in_words}."),
         ("Trust model", f"{report.trust_model}."),
+        (
+            "Contribution bounds",
+            f"{report.protected} moves " + "; ".join(f"{what} by {bound}" for what, bound in bounds) + ".",
+        ),
     )
     return (
         f"<h2>What is promised</h2>{_definitions(pairs)}"
@@ -100,23 +131,26 @@ def _attacker(report: PrivacyReport) -> str:
     price = Price(report.epsilon, report.delta, report.mu, attack.gaussian, attack.own_delta, attack.slack)
     return (
         f"<h2>What an attacker can at best achieve</h2><p>{escape(report.attack.in_words)}</p>"
-        f"<figure>{trade_off_chart(price.detected)}<figcaption>Every attack lies in the shaded area; computed from "
-        f"{escape(report.attack.trade_off)}.</figcaption></figure>"
-        '<table class="narrow"><tr><th class="number">falsely accused</th><th class="number">found, at most</th></tr>'
-        f"{rows}</table>"
+        f'<div class="pair"><figure>{trade_off_chart(price.detected)}<figcaption>Every attack lies in the shaded area; '
+        f"computed from {escape(report.attack.trade_off)}.</figcaption></figure>"
+        '<table><tr><th class="number">falsely accused</th><th class="number">found, at most</th></tr>'
+        f"{rows}</table></div>"
     )
 
 
 def _spending(report: PrivacyReport) -> str:
     rows = "".join(
-        f"<tr><td><b>{escape(p.name)}</b><br>{p.posts} × {_size(p)} numbers</td>"
-        f"<td>{escape(p.mechanism)}: {escape(p.noise)}<br><span class='soft'>{escape(p.note)}</span></td></tr>"
+        f"<tr><td><b>{escape(p.what)}</b><br><code>{escape(p.name)}</code>, {p.posts} × {_size(p)} numbers</td>"
+        f"<td>{escape(p.mechanism)}: {escape(p.noise)}<br><span class='soft'>{escape(p.note)}; {escape(report.protected)}: "
+        f"{escape(p.bound)}</span></td></tr>"
         for p in report.posts
     )
+    fits = f"<p>{escape(report.budget)}</p>{_list(report.fits)}"
+    if len(report.history.values) > 1:
+        fits = f'<div class="pair"><figure>{history_chart(report.history)}</figure><div>{fits}</div></div>'
     return (
-        f"<h2>What was posted, and its share of the budget</h2><figure>{share_chart(report.posts)}</figure>"
-        f"<table><tr><th>release</th><th>noise</th></tr>{rows}</table>"
-        f"<p>{escape(report.budget)}</p>{_list(report.fits)}"
+        f"<h2>What was posted, and its share of the budget</h2>{share_bars(report.posts)}{fits}"
+        f"<table><tr><th>noisy sums</th><th>noise</th></tr>{rows}</table>"
     )
 
 
@@ -133,10 +167,14 @@ def _accounting(report: PrivacyReport) -> str:
     )
     return (
         "<h2>Accounting</h2><p>Epsilon at the stated delta, computed from the ledger by two accountants:</p>"
-        f'<table><tr><th>accountant</th><th class="number">epsilon</th></tr>{rows}</table>'
-        f"<figure>{curve_chart(report.curve, report.epsilon, report.delta)}<figcaption>All pairs on the line hold at once; "
-        "the dot is the stated one.</figcaption></figure>"
+        f'<div class="pair"><figure>{curve_chart(report.curve, report.epsilon, report.delta)}<figcaption>All pairs on the '
+        "line hold at once; the dot is the stated one.</figcaption></figure>"
+        f'<table><tr><th>accountant</th><th class="number">epsilon</th></tr>{rows}</table></div>'
     )
+
+
+def _audit(report: PrivacyReport) -> str:
+    return f"<h2>What an audit measured</h2>{_list(report.audit)}" if isinstance(report, AuditedReport) else ""
 
 
 def _rest(report: PrivacyReport) -> str:

@@ -18,7 +18,7 @@ CURATOR = "To be answered by the curator: the software cannot know it."
 
 def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> tuple[Question, ...]:
     """The questions of NIST SP 800-226, from the top of its pyramid to the bottom."""
-    asked = (*_about_the_promise(guarantee, mechanisms), *_about_the_setting(guarantee))
+    asked = (*_about_the_promise(guarantee, mechanisms), *_about_the_setting(guarantee, facts.get("about", {})))
     return tuple(Question(topic=topic, question=question, answer=answer) for topic, question, answer in asked)
 
 
@@ -57,7 +57,7 @@ def _about_the_promise(guarantee: Guarantee, mechanisms: Sequence[str]) -> tuple
     )
 
 
-def _about_the_setting(guarantee: Guarantee) -> tuple[tuple[str, str, str], ...]:
+def _about_the_setting(guarantee: Guarantee, about: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
     return (
         (
             "Correctness",
@@ -82,8 +82,12 @@ def _about_the_setting(guarantee: Guarantee) -> tuple[tuple[str, str, str], ...]
             "Who is trusted with the raw data?",
             f"{guarantee.trust}.",
         ),
-        ("Access control and security", "Who can reach the raw data, and how are they kept?", CURATOR),
-        ("Data collection", "Did people know and agree, and is no more collected than needed?", CURATOR),
+        ("Access control and security", "Who can reach the raw data, and how are they kept?", about.get("access", CURATOR)),
+        (
+            "Data collection",
+            "Did people know and agree, and is no more collected than needed?",
+            about.get("collection", CURATOR),
+        ),
         (
             "Public facts",
             "What was treated as public?",
@@ -93,12 +97,13 @@ def _about_the_setting(guarantee: Guarantee) -> tuple[tuple[str, str, str], ...]
 
 
 def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> dict[str, str]:
-    """An entry for a public registry of deployments, as far as the software can fill it in."""
+    """An entry for a public registry of deployments, as far as the software and the curator's words can fill it in."""
+    about = facts.get("about", {})
     return {
-        "name": f"{facts['method']} recommender",
-        "data curator": CURATOR,
-        "intended use": CURATOR,
-        "region and sector": CURATOR,
+        "name": about.get("product", f"{facts['method']} recommender"),
+        "data curator": about.get("organisation", CURATOR),
+        "intended use": about.get("purpose", CURATOR),
+        "data set": about.get("data_set", CURATOR),
         "publication date": facts["created"],
         "data product": f"the item side of a recommender for {facts['domain']['n_items']} items, and its ledger",
         "access": "static release; anybody may compute anything from it",
@@ -106,7 +111,7 @@ def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mappi
         "privacy unit": f"{guarantee.unit.protected}: {guarantee.unit.in_words}",
         "privacy parameters": f"epsilon {at_most(guarantee.epsilon)}, delta {guarantee.delta:g}, "
         f"mu {at_most(guarantee.mu)}",
-        "parameter justification": CURATOR,
+        "parameter justification": about.get("why_epsilon", CURATOR),
         "trust model": guarantee.trust,
         "mechanisms": ", ".join(mechanisms),
         "accounting": "exact Gaussian composition; checked with dp_accounting",
