@@ -44,9 +44,7 @@ def plan(
         "lowkey plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6",
     )
     assert every is not None and span is not None and total_epsilon is not None  # noqa: PT018
-    count = int(_days("--for", span) / _days("--every", every) + 1e-9)
-    if not 1 <= count <= 100_000:
-        refuse("--every", got=f"{every} for {span}", needed="1 to 100000 releases", try_="--every 7d --for 1y")
+    count = _count(every, span)
     screen = Screen(as_json=as_json)
     with screen.working("Starting"):
         from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -76,6 +74,13 @@ def plan(
     stream = _stream(screen, count, mu, chosen, half_life, again) if count <= 400 else None
     fields = {"releases": count, "epsilon_each": each, "delta": chosen, "spent_after": dict(after)}
     screen.result({**fields, "epsilon_in_a_stream": stream})
+
+
+def _count(every: str, span: str) -> int:
+    count = int(_days("--for", span) / _days("--every", every) + 1e-9)
+    if not 1 <= count <= 100_000:
+        refuse("--every", got=f"{every} for {span}", needed="1 to 100000 releases", try_="--every 7d --for 1y")
+    return count
 
 
 def _stream(screen: Screen, count: int, mu: float, delta: float, half_life: float | None, again: int) -> dict[int, float]:
