@@ -139,7 +139,8 @@ def test_the_same_plan_with_other_settings_gets_no_kept_post(tmp_path: Path, cha
     before = paid(tmp_path, 4)
     rows, domain = base_ratings(CASE.domain), CASE.domain
     if change == "catalogue":
-        renamed = lk.Domain([f"another {i}" for i in range(domain.n_items)], domain.rating_range)
+        names = [f"another {i}" for i in range(domain.n_items)]
+        renamed = lk.Domain(names, domain.rating_range, expected_users=domain.expected_users)
         model, rows = CASE.make(), base_ratings(renamed)
         assert model.plan(renamed).to_json() == model.plan(domain).to_json()
     else:

@@ -1,7 +1,7 @@
 """Gate room: what an epsilon and a delta are worth, in words, with the thresholds and where they come from.
 
-epsilon: the tiers of Ponomareva et al. 2023, "How to DP-fy ML" (JAIR 77, section 5): up to 1 strong, up to 10 reasonable,
-above it weak to none. delta: below one over the number of people, by far (Dwork and Roth 2014, section 2.3): a mechanism
+epsilon: the tiers of Ponomareva et al. 2023, "How to DP-fy ML": up to 1 strong, up to 10 reasonable,
+above it weak to none. delta: below one over the number of people, by far (Dwork and Roth 2014): a mechanism
 that publishes everything of a random person with chance delta satisfies it.
 """
 
@@ -13,7 +13,7 @@ from lowkey.privacy.price import at_most
 
 STRONG, REASONABLE, NEXT_TO_NOTHING = 1.0, 10.0, 100.0
 FAR_BELOW = 0.1  # of one over the number of people
-SOURCE = 'thresholds: Ponomareva et al. 2023, "How to DP-fy ML", section 5; Dwork and Roth 2014, section 2.3'
+SOURCE = 'thresholds: Ponomareva et al. 2023, "How to DP-fy ML"; Dwork and Roth 2014'
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import safetensors.numpy
 
+from lowkey.privacy.ledger import Ledger
 from lowkey.release.folder import FILES, ITEMS, LEDGER, MANIFEST, MODEL, canonical, with_id
+from lowkey.release.writing import write_words
 
 DTYPES = {"float32": "F32", "float64": "F64", "int32": "I32", "int64": "I64"}
 
@@ -36,6 +38,14 @@ def with_model(folder: Path, arrays: dict[str, Any], **fields: Any) -> Path:
     safetensors.numpy.save_file(plain, folder / MODEL)
     told = {name: {"dtype": DTYPES[str(array.dtype)], "shape": list(array.shape)} for name, array in plain.items()}
     return rewrite(folder, lambda manifest: manifest.update(arrays=told, **fields))
+
+
+def with_words(folder: Path) -> Path:
+    """Report, card and manifest written anew, so that they say what the changed folder says."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    ledger = Ledger.loads((folder / LEDGER).read_bytes())
+    write_words(folder, {name: value for name, value in manifest.items() if name not in ("files", "id")}, ledger)
+    return folder
 
 
 def with_items(folder: Path, items: pa.Array, **options: Any) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from forger import rewrite, with_items, with_ledger, with_model
+from forger import rewrite, with_items, with_ledger, with_model, with_words
 
 import lowkey as lk
 from lowkey.cli.main import run
@@ -241,7 +241,7 @@ def test_a_card_makes_no_markup_of_what_a_plan_says() -> None:
 def test_verify_says_what_it_cannot_know(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A forger's factors: consistent, so the answer is yes, and worth what it is worth; not with the curator's id."""
     honest = json.loads((folder / "manifest.json").read_text())["id"]
-    with_model(folder, factors(0, item_bias=np.linspace(-1.0, 1.0, N)))
+    with_words(with_model(folder, factors(0, item_bias=np.linspace(-1.0, 1.0, N))))
     assert run(["verify", str(folder)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "Everything that this release claims holds" not in printed
