@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +27,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "frank-wolfe": {},
     "lmc": {"rank": 4},
 }
+TASKS = {"one-bit": "one_bit", "trace": "trace", "stream": "stream"}  # what is no fit on users, by its function
 REPLACED = 20_000  # canaries for replace-one, beside the many for add/remove
 
 
@@ -81,7 +85,7 @@ def audit(
             jobs = _jobs(method or "lists", o.parameters(settings), epsilon, delta, adjacency, wanted, canaries)
         else:
             jobs = _jobs(method, o.parameters(settings), epsilon, delta, adjacency, wanted, canaries)
-            domain = _stand_in(binary, scale)
+            domain = _stand_in(binary, scale, items)
     if data is not None:
         screen.say(CURATOR_ONLY, "bold red")
     if not same:
@@ -89,8 +93,8 @@ def audit(
             "The release was made with settings that its folder does not tell: the stand-in has the defaults.", "yellow"
         )
     results = _run(screen, jobs, data, domain, confidence, seed)
-    if like is None and data is None and method is None:
-        results += _tasks(screen, epsilon, delta, confidence, seed)
+    if like is None and data is None and (method is None or method in TASKS):
+        results += _tasks(screen, method, (epsilon, delta, confidence, seed))
     _show(screen, results)
     if plot is not None:
         results[0].plot(plot)
@@ -127,13 +131,17 @@ def _numbers(layers: str) -> list[int]:
     return found
 
 
-def _stand_in(binary: bool, scale: tuple[float, float] | None) -> Any:
-    from lowkey.audit.stand_in import EXPECTED, N_ITEMS, stand_in_domain
+def _stand_in(binary: bool, scale: tuple[float, float] | None, items: str | None) -> Any:
+    """The domain of a made-up crowd, if anything was said about it."""
+    if not binary and scale is None and items is None:
+        return None
+    from lowkey.audit.stand_in import EXPECTED, N_ITEMS
     from lowkey.data.domain import Domain
 
+    ids = N_ITEMS if items is None else o.catalogue(items, "item")
     if binary:
-        return stand_in_domain("binary")
-    return None if scale is None else Domain(N_ITEMS, scale, expected_users=EXPECTED)
+        return Domain(ids, feedback="binary", expected_users=EXPECTED)
+    return Domain(ids, scale or (0.5, 5.0), expected_users=EXPECTED)
 
 
 def _read(
@@ -171,6 +179,8 @@ def _jobs(
     from lowkey.methods.registry import estimator
 
     budget = {"epsilon": epsilon, "delta": delta, "adjacency": adjacency}
+    if method in TASKS:
+        return []
     if method is not None:
         kind = estimator(method)
         unknown = sorted(set(own) - set(kind._get_param_names()))
@@ -187,25 +197,39 @@ def _jobs(
 
 
 def _run(screen: Screen, jobs: list[Any], data: Any, domain: Any, confidence: float, seed: int | None) -> list[Any]:
+    """One after the other, or, where there are several, in two processes of their own."""
+    options = {"domain": domain, "confidence": confidence, "seed": seed}
+    workers = min(2, os.cpu_count() or 1, len(jobs))
+    with screen.working("Auditing", len(jobs)) as advance:
+        if workers < 2 or data is not None:
+            return [_measured((*job, data, options), advance) for job in jobs]
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            waiting = [pool.submit(_measured, (*job, None, options)) for job in jobs]
+            for done in as_completed(waiting):
+                done.result()
+                advance()
+            return [done.result() for done in waiting]
+
+
+def _measured(job: tuple[Any, ...], advance: Any = None) -> Any:
     from lowkey.audit.measuring import audit as measure
 
-    results: list[Any] = []
-    with screen.working("Auditing", len(jobs)) as advance:
-        for estimator, layers, canaries in jobs:
-            options = {"layers": layers, "canaries": canaries, "confidence": confidence, "seed": seed}
-            results.append(measure(estimator, data, domain=domain, **options))
-            advance()
-    return results
+    estimator, layers, canaries, data, options = job
+    found = measure(estimator, data, layers=layers, canaries=canaries, **options)
+    if advance is not None:
+        advance()
+    return found
 
 
-def _tasks(screen: Screen, epsilon: float, delta: float, confidence: float, seed: int | None) -> list[Any]:
+def _tasks(screen: Screen, only: str | None, arguments: tuple[Any, ...]) -> list[Any]:
     """One-bit completion, trace regression and a stream, each with canaries of its own."""
-    from lowkey.audit.tasks import TASKS
+    from lowkey.audit import tasks
 
-    with screen.working("Auditing other units and streams", len(TASKS)) as advance:
-        found = []
-        for task in TASKS:
-            found.append(task(epsilon, delta, confidence, seed))
+    chosen = [only] if only is not None else list(TASKS)
+    found: list[Any] = []
+    with screen.working("Auditing other units and streams", len(chosen)) as advance:
+        for name in chosen:
+            found.append(getattr(tasks, TASKS[name])(*arguments))
             advance()
     return found
 

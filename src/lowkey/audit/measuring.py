@@ -83,7 +83,7 @@ def audit(
             if 4 in layers:
                 found.append(_noise(history, played, noise))
         except Violation as error:
-            found += [Layer(number, False, str(error)) for number in (2, 4) if number in layers]
+            found.append(Layer(2 if 2 in layers else 4, False, str(error)))  # and the noise can't be told from the rest
     if 3 in layers:
         found.append(_black_box(make, domain, crowd, rng, confidence, noise))
     return replace(result, layers=tuple(sorted(found, key=lambda layer: layer.number)))
@@ -169,7 +169,7 @@ def _canaries(result: AuditResult, history: History, played: Played, rng: np.ran
 
 def _noise(history: History, played: Played, noise: NoiseSource) -> Layer:
     """Layer 4: the noise of these very posts, and attacks on its last bits."""
-    findings, attacks = look_at(history, played), attack_precision(noise)
+    findings, attacks = look_at(history, played, noise), attack_precision(noise)
     odd = [f"{finding.what}: {finding.figure}" for finding in findings if not finding.ok]
     odd += [f"{a.attack}'s attack is right {a.right:.0%}" for a in attacks if a.build == "lowkey" and a.broken]
     odd += [f"{a.attack}'s attack does not break the naive build" for a in attacks if a.build == "naive" and not a.broken]

@@ -11,7 +11,8 @@ from scipy import stats
 
 from lowkey.audit.canaries import History
 from lowkey.audit.game import Played
-from lowkey.privacy.noise import MIN_SCALE
+from lowkey.audit.precision import DRAWS, WIDTH, ours
+from lowkey.privacy.noise import MIN_SCALE, NoiseSource
 
 FALSE_ALARM = 1e-7  # of each check, for noise that is right
 MOST = 200_000  # numbers that the law is judged by
@@ -31,7 +32,7 @@ class Finding:
         return bool(self.chance >= FALSE_ALARM)
 
 
-def look_at(history: History, played: Played) -> list[Finding]:
+def look_at(history: History, played: Played, source: NoiseSource) -> list[Finding]:
     noise = played.noise.astype(np.float64)
     pooled = noise.ravel()[:: max(1, noise.size // MOST)]
     far = int((np.abs(pooled) > 3.5).sum())
@@ -45,6 +46,7 @@ def look_at(history: History, played: Played) -> list[Finding]:
         _between_runs(noise),
         _between_posts(history, noise),
         _lattice(history, played),
+        _laplace(source),
     ]
 
 
@@ -107,3 +109,11 @@ def _lattice(history: History, played: Played) -> Finding:
     return Finding(
         "its lattice", f"{off} posts off the grid; the low bits are even to {counts.std() / counts.mean():.1%}", chance
     )
+
+
+def _laplace(source: NoiseSource) -> Finding:
+    """The other law, which these posts may not use: twice the sum of unit Laplace sizes is chi-square."""
+    drawn = ours("laplace", source)(0.0, DRAWS) / WIDTH
+    size = 2.0 * float(np.abs(drawn).sum())
+    chance = 2.0 * min(stats.chi2.cdf(size, 2 * DRAWS), stats.chi2.sf(size, 2 * DRAWS))
+    return Finding("Laplace noise", f"{size / 2 / DRAWS:.4f} of the width that is claimed", chance)

@@ -182,6 +182,3 @@ def _judged(method: str, unit: str, price: Any, scores: Scores, confidence: floa
         as_eps(scores.free(confidence)), layers=(Layer(2, ok, figure),), mu=price.mu,
         roc=roc_of(scores.values, scores.inside),
     )  # fmt: skip
-
-
-TASKS = (one_bit, trace, stream)
