@@ -251,3 +251,9 @@ def _show(screen: Screen, results: list[Any]) -> None:
     if any(result.lower_epsilon for result in results):
         columns = ["method", "epsilon claimed", "at least (Gaussian)", "at least (no form)", "of the claim", "verdict"]
         screen.table("\nClaimed and measured", columns, rows)
+    if len(results) == 1 and results[0].posts:
+        found = results[0].posts
+        numbers = [[f"{p.claimed_mu:.4f}", f"{p.lower_mu:.4f}", f"{p.reached:.3f}", f"{p.noise_width:.3f}"] for p in found]
+        columns = ["post", "mu claimed", "mu at least", "sensitivity reached", "width of the noise"]
+        rows = [[post.name, *cells] for post, cells in zip(found, numbers, strict=True)]
+        screen.table("\nPost by post", columns, rows)

@@ -147,8 +147,8 @@ def _canaries(result: AuditResult, history: History, played: Played, rng: np.ran
             above.append(f"{entry.statistic.name} has mu {best / widest:.3g}, claimed {mu:.3g}")
     if scores.gaussian(strict)[1] > result.mu or scores.free(strict) > result.mu:
         above.insert(0, "all posts together cost more than is claimed")
-    delta, width = result.delta, float(np.sqrt(np.mean(played.together**2)))
-    typical = as_epsilon(float(typical_canaries(history, 60, rng).mu.mean()) / width, delta)  # as they are, in this noise
+    delta = result.delta
+    typical = as_epsilon(float(typical_canaries(history, 60, rng).mu.mean()), delta)  # as they are, in the claimed noise
     result = replace(
         result,
         canaries=scores.values.size,
@@ -161,7 +161,7 @@ def _canaries(result: AuditResult, history: History, played: Played, rng: np.ran
     )
     figure = (
         f"epsilon at least {result.lower_epsilon:.3f} of {result.epsilon:.3f} claimed ({result.confidence:.0%} confidence, "
-        f"{result.canaries:,} scores); {result.free_epsilon:.3f} without a form assumed; a typical user about {typical:.2f}"
+        f"{result.canaries:,} scores); {result.free_epsilon:.3f} with no form assumed; a typical user reaches {typical:.2f}"
     )
     details = {"above": above, "reach": float(played.canaries.mu.mean()) / result.mu}
     return result, Layer(2, not above, "; ".join([*above, figure]), details)

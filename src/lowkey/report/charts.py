@@ -78,7 +78,7 @@ def trade_off_chart(detected: Callable[[float], float], seen: Places = (), style
         _path([*line, (x(1.0), y(0.0)), (x(0.0), y(0.0))], "area"),
         _path([(x(0.0), y(0.0)), (x(1.0), y(1.0))], "guess"),
         _path(line, "line"),
-        *([_path([(x(a), y(found)) for a, found in seen], "seen")] if seen else []),
+        *([_path([(x(a), y(found)) for a, found in seen], "seen"), _key(x(0.3), y(0.2))] if seen else []),
         f'<text x="{x(0.62):.0f}" y="{y(0.5):.0f}">guessing</text>',
         *_titles("falsely accused", "found, at most"),
     ]
@@ -122,6 +122,14 @@ def _titles(across: str, up: str) -> list[str]:
 def _path(places: Places, kind: str) -> str:
     steps = " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
     return f'<path class="{kind}" d="{steps}"/>'
+
+
+def _key(x: float, y: float) -> str:
+    """What the two lines of a measured trade-off are."""
+    return (
+        f'<path class="line" d="M{x:.0f} {y:.0f} h18"/><text x="{x + 24:.0f}" y="{y + 4:.0f}">allowed by the claim</text>'
+        f'<path class="seen" d="M{x:.0f} {y + 18:.0f} h18"/><text x="{x + 24:.0f}" y="{y + 22:.0f}">measured</text>'
+    )
 
 
 def _dot(x: float, y: float) -> str:
