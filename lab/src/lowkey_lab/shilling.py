@@ -26,7 +26,7 @@ METHODS = (("lists", "binary"), ("Popularity", "binary"), ("factors", "ratings")
 
 def with_forged(crowd: Synthetic, forged: int, item: int) -> Any:
     """The rows of the crowd, and so many more who have the item and the most popular ones, all with the best rating."""
-    rows = crowd.csr
+    rows: Any = crowd.csr
     popular = np.argsort(-np.bincount(rows.indices, minlength=rows.shape[1]), kind="stable")
     profile = np.sort(np.append(popular[popular != item][:FILLERS], item))
     best = float(rows.data.max())
@@ -39,7 +39,8 @@ def with_forged(crowd: Synthetic, forged: int, item: int) -> Any:
 
 def pushed(crowd: Synthetic, method: str, epsilon: float, forged: int, draws: int) -> float:
     """The share of real people who find the item among their top ten; those who have it are not asked."""
-    rows, domain = crowd.csr, crowd.domain()
+    rows: Any = crowd.csr
+    domain = crowd.domain()
     item = int(np.argsort(np.bincount(rows.indices, minlength=rows.shape[1]), kind="stable")[rows.shape[1] // 2])
     kind: Any = estimator(method)
     shares = []

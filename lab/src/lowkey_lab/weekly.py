@@ -151,7 +151,7 @@ def measured(data: str, goal: str, draw: int, users: int, weeks: list[int] | Non
             running = stream.release(found.train, engine=engine)
             if weeks is None or week in weeks:
                 split = this_week(found, week, draw)
-                people = split.train._open_csr().shape[0]
+                people = len(split.train._open_keys())
                 row = {"data": data, "goal": goal, "draw": draw, "week": week, "people": people}
                 row["stream"] = evaluate(running, split.histories, split.held_out)[figure]
                 yield row | others(goal, split, week, found.weeks)

@@ -121,7 +121,7 @@ def _check(file: Path | None, like: Path | None, attach: bool) -> None:
     if attach and like is None:
         refuse("--attach", got="no --like", needed="the release folder that it is for", try_="--like release --attach")
     if file is not None:
-        o.check_file(file)
+        o.check_file(str(file))
 
 
 def _numbers(layers: str) -> list[int]:
@@ -156,13 +156,13 @@ def _read(
     example = f"lowkey audit {file} --user user --item item --rating rating --scale 1 5 --items 1..1682"
     needed = {"--user": user, "--item": item, "--scale or --binary": scale or binary, "--items": items}
     o.require("audit", needed, example)
-    o.check_feedback(scale, binary, rating)
+    o.check_feedback(scale, binary, None, rating)
     assert user is not None
     assert item is not None
     assert items is not None
     from lowkey.data.domain import Domain
 
-    table = o.Table(file, user, item, rating, scale)
+    table = o.Table(str(file), user, item, rating, scale)
     return table.read(Domain(o.catalogue(items, item), scale, table.feedback))
 
 

@@ -121,8 +121,8 @@ class Order:
             needed = "a public catalogue"
             refuse("--public-ratings and --item-features", got="--private-catalogue", needed=needed, try_="--items")
         table = self.table
-        names = {"user": table.user or "user", "item": table.item, "rating": table.rating or "rating"}
-        return Public(self.public_ratings, self.item_features, **names)
+        user, rating = table.user or "user", table.rating or "rating"
+        return Public(self.public_ratings, self.item_features, user=user, item=table.item, rating=rating)
 
     @cached_property
     def resolved(self) -> tuple[Recommender, Settings]:
