@@ -16,6 +16,7 @@ import pytest
 import lowkey as lk
 from lowkey.data.synthetic import taste
 from lowkey.errors import InputError
+from lowkey.evaluation.exact import exact_twin
 from lowkey.evaluation.metrics import rmse
 from lowkey.evaluation.splits import Split, hold_out_users
 from lowkey.methods.one_bit.method import OneBit
@@ -25,7 +26,6 @@ from lowkey.privacy.noise import SeededNoise
 from lowkey_lab.one_bit import rank_one
 from lowkey_lab.published.one_bit import TunedOneBit
 from lowkey_lab.trace import gaussian_problem
-from lowkey_lab.variants import exact_twin
 
 LARGE = 1e6  # epsilon: an answer to the noise level, such as a ridge, is then too small to see
 # What a default makes of the noise level alone: the rank. The same for both of a pair.

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from lowkey.data.domain import Domain
 from lowkey.data.features import FeatureMap, as_table
 from lowkey.data.ids import id_array
-from lowkey.data.readers import whole_table
 from lowkey.errors import refuse
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ NEW_SHARE = 0.2  # of a list, at most, unless asked otherwise
 
 def with_items(model: Model, ids: Any, features: Any) -> Model:
     """The model with ``ids`` behind its catalogue: effects and factors as their features foretell."""
+    from lowkey.data.readers import whole_table  # and what reads tables, which an answer does not wait for
+
     told = model.settings.get("features")
     if told is None or model.rule != "factors":
         refuse(

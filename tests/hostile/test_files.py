@@ -86,7 +86,7 @@ def uncatalogued(path: Path) -> Any:
 
 
 def timed(path: Path) -> Any:
-    return TimedRatings.from_parquet(path, DOMAIN, **COLUMNS, time="time")
+    return TimedRatings.from_file(path, DOMAIN, **COLUMNS, time="time")
 
 
 WAYS = [in_memory, on_disk, uncatalogued, timed]

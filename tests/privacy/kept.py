@@ -21,10 +21,10 @@ class KeepingBillboard(lk.Billboard):
 
     def __init__(self, ledger: Any = None) -> None:
         super().__init__(ledger, noise=SeededNoise(9))
-        self.kept: list[tuple[str, bytes]] = []
+        self.opened: list[tuple[str, bytes]] = []
 
     def _release(self, unreleased: Unreleased, line: Line) -> Any:
-        self.kept.append((line.name, np.array(unreleased._units).tobytes()))
+        self.opened.append((line.name, np.array(unreleased._units).tobytes()))
         return super()._release(unreleased, line)
 
 

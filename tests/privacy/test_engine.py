@@ -36,7 +36,7 @@ def test_sums_are_identical_for_any_blocks_and_threads(case: Case) -> None:
             engine = lk.LocalEngine(n_jobs=threads, block_size=block_size)
             model = case.make().fit(data, engine=engine, billboard=billboard).model_
             arrays = {name: array.tobytes() for name, array in model.arrays.items()}
-            seen[block_size, threads] = (billboard.kept, arrays)
+            seen[block_size, threads] = (billboard.opened, arrays)
     first = seen[sizes[0], 1]
     assert first[0]
     for where, found in seen.items():
@@ -52,7 +52,7 @@ def test_the_order_of_the_users_does_not_matter(case: Case) -> None:
     for some_rows, some_keys in ((rows, keys), ([rows[u] for u in order], keys[order])):
         billboard = KeepingBillboard()
         case.make().fit(ratings_of(case.domain, some_rows, some_keys), engine=lk.LocalEngine(1, 50), billboard=billboard)
-        kept.append(billboard.kept)
+        kept.append(billboard.opened)
     assert kept[0] == kept[1]
 
 

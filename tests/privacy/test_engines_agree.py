@@ -51,8 +51,8 @@ def local_fit(case: Case) -> tuple[list[tuple[str, bytes]], list[Sweep]]:
     billboard, engine = KeepingBillboard(), Noting([])
     data = lk.from_frame(base_table(case.domain, N_USERS), case.domain, **COLUMNS)
     case.make().fit(data, engine=engine, billboard=billboard)
-    assert billboard.kept
-    return billboard.kept, engine.asked
+    assert billboard.opened
+    return billboard.opened, engine.asked
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +82,14 @@ def on_spark(spark: Any) -> Callable[[str, int], lk.Ratings]:  # noqa: F811
 def test_out_of_core_gives_the_same_sums(case: Case, on_disk: dict[str, lk.Ratings]) -> None:
     billboard = KeepingBillboard()
     case.make().fit(on_disk[case.feedback], engine=lk.LocalEngine(1), billboard=billboard)
-    assert billboard.kept == local_fit(case)[0]
+    assert billboard.opened == local_fit(case)[0]
 
 
 @pytest.mark.parametrize("case", FITTED, ids=str)
 def test_spark_gives_the_same_sums(case: Case, spark: Any, on_spark: Callable[[str, int], lk.Ratings]) -> None:  # noqa: F811
     billboard = KeepingBillboard()
     case.make().fit(on_spark(case.feedback, 3), engine=lk.SparkEngine(spark), billboard=billboard)
-    assert billboard.kept == local_fit(case)[0]
+    assert billboard.opened == local_fit(case)[0]
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS[::2])

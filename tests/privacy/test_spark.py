@@ -121,7 +121,7 @@ def replaced(table: pa.Table, column: str, value: Any, kind: Any = None) -> pa.T
 
 BAD = {
     "none of the names asked for": lambda t: t.rename_columns(["a", "b", "c"]),
-    "no 'rating' among": lambda t: t.drop_columns("rating"),
+    "no 'rating' beside": lambda t: t.drop_columns("rating"),
     "column 'user': got missing values": lambda t: replaced(t, "user", None),
     "column 'item': got missing values": lambda t: replaced(t, "item", None),
     "column 'rating': got missing values": lambda t: replaced(t, "rating", None),

@@ -107,7 +107,7 @@ def recommend(
     if not model.settings.get("rating_range"):
         _show(found, names, "score", screen, ignored=found.ignored)
         return
-    expected = model.predict(_known(model, mine, options["unknown"]), found.ids)  # ranked by more than these
+    expected = model.predict(_known(model, mine, options["unknown"]), list(found.ids))  # ranked by more than these
     _show(found, names, "expected rating", screen, expected, ignored=found.ignored)
 
 
