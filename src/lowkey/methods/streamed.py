@@ -24,7 +24,7 @@ from lowkey.errors import InputError, LedgerError
 from lowkey.kernels.sweep import Sweep
 from lowkey.methods.curator import Curator, Posts
 from lowkey.privacy.billboard import Billboard, sha256_of
-from lowkey.privacy.kept import KeptPosts
+from lowkey.privacy.kept import KeptPosts, unwritten
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.sums import UnreleasedPart
 
@@ -43,11 +43,14 @@ class Asked:
         if path.exists():
             return
         draft = path.with_suffix(".incomplete")
-        with open(draft, "wb") as file:
-            np.savez_compressed(file, **_numbers(sweep))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        try:
+            with open(draft, "wb") as file:
+                np.savez_compressed(file, **_numbers(sweep))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except OSError as error:
+            raise unwritten(self.folder, error, "nothing was posted to this cohort's question") from None
 
     def find(self, release: int, sweep: Sweep) -> Sweep:
         """``sweep`` as the cohort of a release was asked it."""

@@ -36,7 +36,7 @@ class KeptPosts:
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise _unwritten(folder, error, "nothing was spent") from None
+            raise unwritten(folder, error, "nothing was spent") from None
 
     def make_room(self, numbers: int) -> None:
         """Before anything is reserved: a disk that is too full for the post is found out now."""
@@ -47,7 +47,7 @@ class KeptPosts:
             finally:
                 os.close(file)
         except OSError as error:
-            raise _unwritten(self.folder, error, "nothing was spent for this post") from None
+            raise unwritten(self.folder, error, "nothing was spent for this post") from None
 
     def keep(self, seq: int, name: str, inputs: str, posted: Any) -> None:
         arrays = {"keys": _plain(posted.keys), "sums": posted.sums} if isinstance(posted, Selection) else {"sums": posted}
@@ -61,7 +61,7 @@ class KeptPosts:
             os.replace(self.folder / ROOM, self.folder / f"{seq}-{name}-{inputs}.npy")
             sync_folder(self.folder)
         except OSError as error:
-            raise _unwritten(self.folder, error, "the post was made and counts, though nobody sees it") from None
+            raise unwritten(self.folder, error, "the post was made and counts, though nobody sees it") from None
 
     def seqs(self) -> list[int]:
         return sorted(int(file.name.partition("-")[0]) for file in self.folder.glob("[0-9]*-*.npy"))
@@ -156,7 +156,7 @@ def _plain(keys: Any) -> Any:
     return np.asarray(keys.tolist()) if keys.dtype == object else keys
 
 
-def _unwritten(folder: Path, error: OSError, spent: str) -> LedgerError:
+def unwritten(folder: Path, error: OSError, spent: str) -> LedgerError:
     return LedgerError(
         what=f"a post can't be kept in {folder}",
         got=error.strerror or type(error).__name__,
