@@ -34,7 +34,7 @@ help:
 
 # What the demo needs is what an installed lowkey needs; the rest comes on top of it where that is needed.
 $(DEMO_READY): requirements-demo.lock pyproject.toml
-	@echo "==> Setting up .venv for the demo (once; under a minute)"
+	@echo "==> Setting up .venv for the demo (once; a minute)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-compile -r requirements-demo.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-compile --editable .
@@ -52,7 +52,7 @@ demo: $(DEMO_READY)
 	@$(BIN)/lowkey demo
 
 test: $(READY)
-	@echo "==> Tests: about 10 minutes on two cores"
+	@echo "==> Tests: about a quarter of an hour on two cores"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 year: $(READY)
