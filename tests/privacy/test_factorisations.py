@@ -10,7 +10,9 @@ from scipy.optimize import minimize
 
 from lowkey.errors import InputError, PlanError
 from lowkey.privacy import factorisations as f
+from lowkey.privacy.grid import Grid
 from lowkey.privacy.stream import LARGEST_NORM, ONE, Schedule
+from lowkey.privacy.sums import Sensitivity, Statistic
 
 KINDS = [(52, None, None), (52, 26.0, None), (52, None, 13), (30, 4.0, 8), (1, None, None), (2, None, None)]
 
@@ -108,3 +110,17 @@ def test_there_is_no_release_beyond_the_horizon() -> None:
     for bad in ({"horizon": 0}, {"horizon": 401}, {"horizon": 5, "half_life": -1.0}, {"horizon": 5, "window": 0}):
         with pytest.raises(InputError):
             f.wanted(**bad)
+
+
+@pytest.mark.parametrize("replaced", [math.sqrt(2.0), 2.0])
+def test_a_replacement_in_another_week_is_paid_for(replaced: float) -> None:
+    """Everybody adds (1, 1): nobody who replaces somebody of the same week is seen, and of another one is."""
+    horizon, row = 12, np.ones(2)
+    schedule = Schedule.optimal("a", horizon)
+    pair = Statistic("pair", (2,), Grid(-20), Sensitivity(math.sqrt(2.0), replaced), 1 << 20)
+    c = np.zeros((horizon, horizon))
+    for t, coefficients in enumerate(schedule.coefficients):
+        c[t, : t + 1] = np.array(coefficients) / ONE
+    moved = max(np.linalg.norm(np.outer(c[:, s] - c[:, r], row)) for s in range(horizon) for r in range(horizon))
+    assert moved > 1.2 * math.sqrt(2.0)  # more than in one week
+    assert moved <= schedule.statistic_of(pair).sensitivity.replace_one

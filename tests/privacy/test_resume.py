@@ -122,8 +122,10 @@ def test_what_was_cut_off_is_no_longer_held_and_must_fit_again(tmp_path: Path) -
     other = Billboard(Ledger(tmp_path / "ledger.jsonl"))
     small = CASE.make(epsilon=0.5 * price.epsilon)
     small.fit(base_ratings(CASE.domain), billboard=other)  # somebody else takes what it had announced
+    spent = len(Ledger(tmp_path / "ledger.jsonl").spent())
     with pytest.raises(BudgetError, match="used up"):
         fit(CASE, billboard(tmp_path))
+    assert len(Ledger(tmp_path / "ledger.jsonl").spent()) == spent  # its next post would fit, the rest would not
 
 
 def test_another_plan_pays_for_itself(tmp_path: Path) -> None:
