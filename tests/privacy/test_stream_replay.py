@@ -246,8 +246,10 @@ def test_the_state_of_another_stream_is_refused(tmp_path: Path) -> None:
         stream.release(ratings, 2)
     with pytest.raises(PlanError, match="not on this ledger"):
         first.billboard.resume(other.schedule.name)
-    for theirs in (tmp_path / "b" / "posts").iterdir():  # the same names, other numbers in them
-        (tmp_path / "a" / "posts" / theirs.name).write_bytes(theirs.read_bytes())
+    for ours in (tmp_path / "a" / "posts").glob("[0-9]*-*.npy"):  # the same posts, other numbers in them
+        number, name, _ = ours.name.split("-", 2)
+        (theirs,) = (tmp_path / "b" / "posts").glob(f"{number}-{name}-*.npy")
+        ours.write_bytes(theirs.read_bytes())
     with pytest.raises(LedgerError, match="what was posted"):
         a_stream(tmp_path / "a", "counts").release(ratings)
     with pytest.raises(InputError, match="another one"):
