@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from lowkey.data.domain import Domain
 from lowkey.errors import InputError, refuse
@@ -25,6 +24,7 @@ from lowkey.recommended import Recommendations
 from lowkey.serving.rule import LinearRule, Rule
 from lowkey.serving.rules import RULES
 from lowkey.shown import facts_of, facts_table
+from lowkey.threads import one_blas_thread
 
 CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB
 
@@ -201,7 +201,7 @@ class Model:
             list(map(fill, chunks))
         else:
             # A thread per chunk beats BLAS on all threads for one after the other: the scan runs beside the product.
-            with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
+            with one_blas_thread(), ThreadPoolExecutor(get_num_threads()) as pool:
                 list(pool.map(fill, chunks))
         return self.domain.ids(positions), best if "ranking" in self.arrays else self.as_ratings(best)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import h11
 import uvicorn
-from threadpoolctl import threadpool_limits
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lowkey import __version__
@@ -22,6 +21,7 @@ from lowkey.release.opened import fingerprint
 from lowkey.serving.http.app import build_app
 from lowkey.serving.http.limits import Limits
 from lowkey.serving.http.served import Current, Served
+from lowkey.threads import one_blas_thread
 
 TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s"
@@ -55,7 +55,7 @@ class Service:
         self.say(
             f"Serving release {self.current.served.id[:16]} of {self.folder} at http://{shown}:{listening.getsockname()[1]}"
         )
-        with threadpool_limits(1, "blas"):  # one history is too little to share among threads
+        with one_blas_thread():  # one history is too little to share among threads
             asyncio.run(self._serve(server, listening, watch))
         self.say("Ended; every request was answered.")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 from numba import get_num_threads, set_num_threads
-from threadpoolctl import threadpool_limits
 
 from lowkey.kernels.sweep import Sums, Sweep
 from lowkey.privacy.sums import Statistic, Unreleased
+from lowkey.threads import one_blas_thread
 
 EXACT = 2**53  # float64 holds every integer up to here
 
@@ -51,7 +51,7 @@ def kernel_threads(count: int) -> Generator[None]:
     before = get_num_threads()
     set_num_threads(count)
     try:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with one_blas_thread():
             yield
     finally:
         set_num_threads(before)

@@ -14,10 +14,10 @@ from __future__ import annotations
 import numpy as np
 from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from lowkey.linalg.blas import DPOTRF, DSYTRD, cholesky, solve_factored
 from lowkey.linalg.positive_part import POLES, SLOPE, WEIGHTS, solve_positive_part
+from lowkey.threads import one_blas_thread
 
 
 def positive_part(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ def solve_projected(
     if ridge.ndim == 2:
         scale, ridge = 1.0 / np.sqrt(ridge), np.ones(n)
     solutions = np.zeros((n, rank))
-    with threadpool_limits(limits=1, user_api="blas"):  # the loop over items uses the cores
+    with one_blas_thread():  # the loop over items uses the cores
         rational = (SLOPE, WEIGHTS, POLES)
         matrices = (packed, rhs, ridge, scale, kept, shared, weights)
         _solve(*matrices, noisy, solutions, get_num_threads(), *rational, DPOTRF, DSYTRD)

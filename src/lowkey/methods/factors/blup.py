@@ -24,12 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import get_num_threads, njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
 from lowkey.linalg.inverse import invert_positive, spare_size
 from lowkey.linalg.packed import add_squares, pack, unpack
 from lowkey.methods.factors.side import Side
+from lowkey.threads import one_blas_thread
 
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
@@ -141,7 +141,7 @@ def posterior(
         known = evidence(rows)
         return _solve_all(known[0], known[1] + centers[rows] @ unpack(precision), precision, np.zeros(0), DGEMM, DPOTRF)[0]
 
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(get_num_threads()) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(get_num_threads()) as pool:
         for turn in range(1 if side is None else TURNS):
             if side is not None and turn > 0:
                 apart = side.likeliest(private(sample), sample, prior, centers[sample, 1:])
