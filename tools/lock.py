@@ -29,7 +29,7 @@ from packaging.version import Version
 from pip._internal.models.index import PyPI
 
 PINS, LOCK, DEMO = Path("requirements.txt"), Path("requirements.lock"), Path("requirements-demo.lock")
-BUILDS = "hatchling"
+BUILDS = ("hatchling", "editables")  # the second: a folder that is installed as it stands
 INDEX = os.environ.get("PIP_INDEX_URL", PyPI.simple_url).rstrip("/")
 FILE = re.compile(r'href="[^"]*/([^"/#]+)#sha256=([0-9a-f]{64})"')
 
@@ -60,7 +60,7 @@ def needed() -> set[str]:
     """What lowkey needs to run and to be built, and what that needs, of the packages installed here."""
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     found: set[str] = set()
-    waiting = [*project["dependencies"], BUILDS]
+    waiting = [*project["dependencies"], *BUILDS]
     while waiting:
         asked = Requirement(waiting.pop())
         name = canonicalize_name(asked.name)

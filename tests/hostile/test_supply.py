@@ -40,7 +40,7 @@ def test_the_demo_installs_what_an_installed_lowkey_needs_and_little_else() -> N
     assert set(demo) <= set(read("requirements.lock"))
     names = {canonicalize_name(entry.partition("==")[0]) for entry in demo}
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    assert {canonicalize_name(Requirement(text).name) for text in wanted} | {"llvmlite", "hatchling"} <= names
+    assert {canonicalize_name(Requirement(text).name) for text in wanted} | {"llvmlite", "hatchling", "editables"} <= names
     assert not names & {"matplotlib", "pyspark", "pytest", "pandas", "polars", "duckdb", "mkdocs"}
 
 

@@ -27,6 +27,7 @@ def evaluate(
     duplicates: o.Duplicates = None,
     unknown_items: o.UnknownItems = "error",
     missing: o.Missing = "error",
+    not_swapped: o.NotSwapped = False,
     format: o.Format = None,
     delimiter: o.Delimiter = None,
     decimal: o.Decimal = ".",
@@ -53,7 +54,7 @@ def evaluate(
         model = load(folder)
         table = o.Table(
             file, user, item, rating, model.domain.rating_range, model.domain.scale.counted, None, duplicates,
-            unknown_items, missing, format=format, query=query,
+            unknown_items, missing, not not_swapped, format=format, query=query,
             text=o.text_options(delimiter, decimal, encoding, null, quote),
         )  # fmt: skip
         histories, held_out = fold_in_rows(table.read(model.domain), fold_in, seed)

@@ -50,6 +50,7 @@ def curve(
     duplicates: o.Duplicates = None,
     unknown_items: o.UnknownItems = "error",
     missing: o.Missing = "error",
+    not_swapped: o.NotSwapped = False,
     format: o.Format = None,
     delimiter: o.Delimiter = None,
     decimal: o.Decimal = ".",
@@ -90,7 +91,7 @@ def curve(
         from lowkey.cli.training import Order
 
     table = o.Table(
-        file, user, item, rating, scale, counts is not None, time, duplicates, unknown_items, missing, format=format,
+        file, user, item, rating, scale, counts is not None, time, duplicates, unknown_items, missing, not not_swapped, format,
         text=o.text_options(delimiter, decimal, encoding, null, quote), query=query,
     )  # fmt: skip
     order: dict[str, Any] = {
