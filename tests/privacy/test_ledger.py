@@ -289,8 +289,8 @@ def test_threads_share_one_total(where: str, tmp_path: Path, monkeypatch: pytest
     missing lock: between the check and the line all eight get the time to check."""
     original = Ledger._check_total
 
-    def dawdling(self: Ledger, more: tuple[Line, ...]) -> None:
-        original(self, more)
+    def dawdling(self: Ledger, *lines: Any) -> None:
+        original(self, *lines)
         time.sleep(0.005)
 
     monkeypatch.setattr(Ledger, "_check_total", dawdling)

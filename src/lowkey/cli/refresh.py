@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +17,10 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
+from lowkey.errors import LowkeyError
+from lowkey.privacy.price import at_most
 
+LEDGER = "ledger.jsonl"
 NOTES = "stream.json"
 DAY = 86_400
 EXAMPLE = (
@@ -66,7 +71,7 @@ def refresh(
     from lowkey.release import check_destination
 
     check_destination(out)
-    with screen.working("Making the release"):
+    with _told_if_cut_off(stream, screen), screen.working("Making the release"):
         found = _open(stream, notes)
         number = notes["written"] + 1
         found.schedule.check_release(number)
@@ -79,6 +84,25 @@ def refresh(
     screen.say(f"  epsilon = {guarantee.epsilon:.6g}, delta = {guarantee.delta:g}, {guarantee.unit}")
     fields = {"release": str(folder), "number": number, "of": horizon, "stream": found.schedule.name}
     screen.result({**fields, "epsilon": guarantee.epsilon, "delta": guarantee.delta})
+
+
+@contextmanager
+def _told_if_cut_off(stream: Path, screen: Screen) -> Generator[None]:
+    """Whatever ends a release early, its owner is told what was spent: the whole stream, when it was booked."""
+    try:
+        yield
+    except LowkeyError:
+        raise
+    except BaseException:
+        if (stream / LEDGER).exists():
+            from lowkey.privacy.ledger import Ledger
+
+            spent = Ledger(stream / LEDGER)
+            if spent.plans():
+                told = f"the stream was booked in full before, for epsilon = {at_most(spent.guarantee().epsilon, 4)}"
+                again = "the same command again goes on with it and costs nothing more"
+                screen.err.print(f"lowkey: {told}: {again}.", markup=False, soft_wrap=True)
+        raise
 
 
 def _notes(stream: Path, given: dict[str, Any], file: str) -> dict[str, Any]:

@@ -91,8 +91,8 @@ def curve(
         from lowkey.cli.training import Order
 
     table = o.Table(
-        file, user, item, rating, scale, counts is not None, time, duplicates, unknown_items, missing, not not_swapped, format,
-        text=o.text_options(delimiter, decimal, encoding, null, quote), query=query,
+        file, user, item, rating, scale, counts is not None, time, duplicates, unknown_items, missing, not not_swapped,
+        format, o.text_options(delimiter, decimal, encoding, null, quote), query=query,
     )  # fmt: skip
     order: dict[str, Any] = {
         "table": table,

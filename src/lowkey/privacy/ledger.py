@@ -20,7 +20,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from lowkey.privacy.book import START, Book, check_units
 from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
 from lowkey.privacy.held import held_lines
 from lowkey.privacy.kept import Paid
+from lowkey.privacy.left import too_much
 from lowkey.privacy.locks import Hold, is_held, one_writer
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
@@ -115,7 +116,7 @@ class Ledger(Book):
                     raise broken("a stream of this name is booked on it already")
             if instead is not None:
                 instead.end()
-            self._check_total((*held_lines(self.records, self._is_held), *plan.lines, *then))
+            self._check_total((*plan.lines, *then), held_lines(self.records, self._is_held), plan.delta)
             hold = Hold(self.path, len(self.records))
             held = {"then": [line.to_json() for line in then]} if then else {}
             self._append({"kind": "plan", "plan": plan.to_json(), **held})
@@ -146,7 +147,7 @@ class Ledger(Book):
             paid.check_free(self._is_held(paid.latest))
             if instead is not None:
                 instead.end()
-            self._check_total((*held_lines(self.records, self._is_held), *paid.left))
+            self._check_total(paid.left, held_lines(self.records, self._is_held), plan.delta)
             goes_on = paid.goes_on(self.records)
             if not goes_on and not pay_again:
                 raise paid.unpaid(plan, self.price(plan.delta, paid.left))
@@ -201,19 +202,15 @@ class Ledger(Book):
                 Parts.of(self.records, self.records[reservation]["stream"]).check_commit(reservation)
             self._append({"kind": "commit", "reservation": reservation, "sha256": sha256})
 
-    def _check_total(self, more: tuple[Line, ...]) -> None:
-        if self.total is None:
-            return
-        epsilon, delta = self.total
-        if self.price(delta, more).epsilon > epsilon:
-            spent = self.price(delta).epsilon
-            raise BudgetError(
-                what="the budget of these people is used up",
-                got=f"{spent:.4g} of epsilon = {epsilon:g} spent at delta = {delta:g}, and this needs more than is left "
-                "beside it and the fits that are under way",
-                needed="posts that fit the total",
-                try_="a smaller epsilon for this fit; what has been spent can't be bought back",
-            )
+    def held(self) -> list[Line]:
+        """What fits under way have announced and not posted yet."""
+        with self._locked():
+            self._catch_up()
+            return held_lines(self.records, self._is_held)
+
+    def _check_total(self, more: Sequence[Line], held: Sequence[Line] = (), delta: float | None = None) -> None:
+        if self.total is not None and self.price(self.total[1], (*held, *more)).epsilon > self.total[0]:
+            raise too_much(self, more, held, delta, self.path)
 
     def _append(self, record: Record) -> int:
         record = {"seq": len(self.records), **record, "prev": self.head}
