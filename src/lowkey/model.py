@@ -265,10 +265,18 @@ class Model:
         return with_items(self, ids, features)
 
     def release(
-        self, folder: str | Path, *, about: Mapping[str, str] | None = None, sign: str | Path | None = None
+        self,
+        folder: str | Path,
+        *,
+        about: Mapping[str, str] | None = None,
+        sign: str | Path | None = None,
+        force: bool = False,
     ) -> Path:
-        """Write the folder that may be published; ``about`` is what its curator says, ``sign`` a secret key's file."""
+        """Write the folder that may be published; ``about`` is what its curator says, ``sign`` a secret key's file.
+
+        ``force`` is needed where delta is not below one over the domain's expected users.
+        """
         from lowkey.release.signing import Signer
         from lowkey.release.writing import write_release
 
-        return write_release(self, folder, about, None if sign is None else Signer(Path(sign)))
+        return write_release(self, folder, about, None if sign is None else Signer(Path(sign)), force)

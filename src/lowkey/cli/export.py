@@ -24,6 +24,7 @@ def export(
         Path | None, typer.Option(help="web: a csv file with the columns item and title.", show_default=False)
     ] = None,
     heading: Annotated[str, typer.Option(help="web: the page's heading.", show_default=False)] = "",
+    key: o.Key = None,
     quiet: o.Quiet = False,
     as_json: o.Json = False,
 ) -> None:
@@ -32,7 +33,7 @@ def export(
     web: a folder with a page that recommends in the visitor's browser, connects to nowhere and works from a disk, too; with
     lowkey.js for apps. npy: one file per array, and items.npy with the ids. parquet: items.parquet, one row per item with
     its id, its numbers and its vector for search; other arrays in files of their own. usearch: the same and items.usearch,
-    an index by inner product, keyed by the row in items.parquet.
+    an index by inner product, keyed by the row in items.parquet. With --key nothing is written that is not signed with it.
 
     Example: lowkey export release --to web --out site
     """
@@ -41,6 +42,10 @@ def export(
     if to not in FORMATS:
         refuse("--to", got=repr(to), needed=" or ".join(FORMATS), try_="--to web")
     screen = Screen(quiet, as_json)
+    if key is not None:
+        from lowkey.release.signing import check_signature
+
+        check_signature(folder, key)
     if to == "web":
         _write_site(screen, folder, out, precision, read_titles(titles), heading)
         return

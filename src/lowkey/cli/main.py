@@ -107,7 +107,7 @@ def _with_options(text: str) -> str:
         value = found["text"] or found["number"]
         return f"--{found['name'].replace('_', '-')}" + (f" {value}" if value else "")
 
-    text = text.replace("check_axes=False", "--not-swapped")
+    text = text.replace("check_axes=False", "--not-swapped").replace("force=True", "--force")
     return re.sub(rf"\b(?P<name>{KEYWORDS})=(?:'(?P<text>[^']*)'|(?P<number>[\d.e-]*\d))?", option, text)
 
 

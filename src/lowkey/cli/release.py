@@ -132,6 +132,7 @@ def release(
         from lowkey.cli.training import Order
         from lowkey.release import check_destination
         from lowkey.release.signing import Signer
+        from lowkey.release.writing import check_delta
         from lowkey.report.about import read_about
 
     columns = {"user": user, "item": item, "rating": rating}
@@ -176,13 +177,8 @@ def release(
         public_ratings=public_ratings,
         item_features=item_features,
     )
-    if expected_users and order.delta * expected_users >= 1.0 and not force:
-        o.refuse(
-            "--delta",
-            got=f"{order.delta:g}, which allows a release of one user's whole row",
-            needed=f"less than 1/{expected_users}, one over the expected users; better a hundredth of it",
-            try_=f"--delta {0.01 / expected_users:.1g}, or --force",
-        )
+    if not force:
+        check_delta(order.delta, expected_users)
     plans = order.plans()
     if out is not None:
         check_destination(out)
@@ -216,7 +212,7 @@ def _train_and_write(
     with paid_folder(order, plans, out, resume, screen) as keep:
         model = train(order, plans, screen, keep, force)
         with screen.working("Writing the release"):
-            folder = write_release(model.model_, out, about, signer)
+            folder = write_release(model.model_, out, about, signer, force)
     guarantee = model.guarantee_
     identity = read_manifest(folder)["id"]
     screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
 from lowkey.errors import refuse
+
+if TYPE_CHECKING:
+    from lowkey.serving.http.served import Served
 
 TOKEN = "LOWKEY_TOKEN"
 
@@ -33,6 +36,7 @@ def serve(
     titles: Annotated[
         Path | None, typer.Option(help="A csv file with the columns item and title, for the page.", show_default=False)
     ] = None,
+    key: o.Key = None,
     heading: Annotated[str, typer.Option(help="The page's heading.", show_default=False)] = "",
     page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the page that computes in the browser.")] = True,
     max_body: Annotated[int, typer.Option(help="Bytes of a request.", min=1)] = 1 << 20,
@@ -46,7 +50,8 @@ def serve(
     """Serve a release over HTTP, and its page. Histories are not logged, stored or put in an error.
 
     SIGHUP looks at the folder again (so does --watch): a new release that holds all its claims takes over between two
-    answers; a bad one is refused, and the old one goes on. SIGTERM finishes what is under way.
+    answers; a bad one is refused, and the old one goes on. With --key only what is signed with it is served, at any time.
+    SIGTERM finishes what is under way.
 
     Example: lowkey serve release --port 8080
     """
@@ -57,14 +62,16 @@ def serve(
                try_="pip install 'lowkey[serve]'")  # fmt: skip
     from lowkey.cli.export import read_titles
     from lowkey.release.opened import open_release
+    from lowkey.release.signing import public_key
     from lowkey.serving.http.limits import Limits
 
     limits = Limits(body_bytes=max_body, histories=max_histories, length=max_length, seconds=timeout)
-    named = read_titles(titles)
-    screen = Screen()
-    service = Service(
-        folder, lambda path: open_release(path, named, heading, page), limits=limits, name=name, drain=drain, say=screen.say
-    )
+    named, signer = read_titles(titles), None if key is None else public_key(key)
+
+    def opened(path: Path) -> Served:
+        return open_release(path, named, heading, page, signer)
+
+    service = Service(folder, opened, limits=limits, name=name, drain=drain, say=Screen().say)
     service.run(host, port, watch, read_token(token_file), tuple(allow_origin or ()))
 
 

@@ -12,11 +12,14 @@ from lowkey.serving.http.answers import warm_up
 from lowkey.serving.http.served import Served
 
 
-def open_release(folder: Path, titles: dict[str, str] | None = None, heading: str = "", page: bool = True) -> Served:
-    """The release, if all its claims hold. ``folder`` may be a link: the folder that it names now is read, and no other."""
+def open_release(
+    folder: Path, titles: dict[str, str] | None = None, heading: str = "", page: bool = True, key: str | None = None
+) -> Served:
+    """The release, if all its claims hold, and it is signed with ``key`` where one is given. ``folder`` may be a link: the
+    folder that it names now is read, and no other."""
     path = existing_folder(folder.resolve())
     release = read_manifest(path)["id"]
-    check_claims(path)
+    check_claims(path, key)
     model = load(path)
     report = json.loads((path / REPORT).read_text("utf-8"))
     files = site_files(path, model, titles=titles, heading=heading) if page else {}

@@ -62,9 +62,16 @@ class Signer:
         (folder / SIGNATURE).write_text("\n".join(lines) + "\n", "utf-8")
 
 
+def public_key(key: str | Path) -> str:
+    """The text of a public key, which a file holds or which it is; refused if it is none."""
+    text = _read(key, "a public key")
+    _decoded(text, "a public key", PUBLIC_BYTES)
+    return text
+
+
 def check_signature(folder: Path, key: str | Path) -> str:
     """Refuse a folder whose manifest was not signed with this key: a file, or its text. Returns what was signed with it."""
-    public = _decoded(_read(key, "a public key"), "a public key", PUBLIC_BYTES)
+    public = _decoded(public_key(key), "a public key", PUBLIC_BYTES)
     if not (folder / SIGNATURE).exists():
         broken("no signature", "one by the key that you gave", "asking the curator for the signed release")
     lines = _read(regular_file(folder, SIGNATURE), "a signature").splitlines()

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from safetensors import SafetensorError
 
-from lowkey.errors import InputError, VerifyError
+from lowkey.errors import InputError, VerifyError, refuse
 from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
     CARD,
@@ -49,13 +49,20 @@ SOFTWARE = ("lowkey", "numpy", "scipy", "numba", "dp-accounting", "randomgen", "
 
 
 def write_release(
-    model: Model, folder: str | Path, about: Mapping[str, str] | None = None, signer: Signer | None = None
+    model: Model,
+    folder: str | Path,
+    about: Mapping[str, str] | None = None,
+    signer: Signer | None = None,
+    force: bool = False,
 ) -> Path:
     """Write ``model`` and the proof of its privacy to a new folder, which appears whole or not at all.
 
-    ``about`` is what only the curator can say (about.py), ``signer`` the curator's key.
+    ``about`` is what only the curator can say (about.py), ``signer`` the curator's key. A delta that allows to publish
+    somebody's whole row needs ``force``.
     """
     check_private(model)
+    if not force:
+        check_delta(model.guarantee.delta, model.domain.expected_users)
     said = checked_about(about or {})
     path = check_destination(folder)
     parent = path.absolute().parent
@@ -110,6 +117,17 @@ def check_private(model: Model) -> None:
             got=reason,
             needed="a private fit",
             try_="an estimator whose name starts with DP, with an epsilon, the default noise and calibration",
+        )
+
+
+def check_delta(delta: float, expected_users: int | None) -> None:
+    """Refuse a delta that a mechanism would meet which publishes all of one random user."""
+    if expected_users and delta * expected_users >= 1.0:
+        refuse(
+            "delta",
+            got=f"{delta:g}, which allows a release of one user's whole row",
+            needed=f"less than 1/{expected_users}, one over the expected users; better a hundredth of it",
+            try_=f"delta={0.01 / expected_users:.1g}, or force=True",
         )
 
 

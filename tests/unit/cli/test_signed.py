@@ -104,6 +104,45 @@ def test_a_forged_folder_is_consistent_and_not_the_curators(tmp_path: Path, caps
         assert all(check.ok for check in lk.verify(tmp_path / name, key="forger.pub")) == (name == "theirs")
 
 
+@pytest.mark.parametrize("to", ["web", "npy", "parquet"])
+def test_with_a_key_only_what_it_signed_is_exported(to: str, tmp_path: Path, capsys: Any) -> None:
+    shutil.copytree("signed", tmp_path / "bare")
+    (tmp_path / "bare" / SIGNATURE).unlink()
+    for folder, key, code in (
+        (tmp_path / "bare", "curator.pub", 1),
+        ("signed", "forger.pub", 1),
+        ("signed", "about.toml", 2),
+    ):
+        assert lowkey(f"export {folder} --to {to} --out {tmp_path / 'out'} --key {key} -q") == code
+        assert len(capsys.readouterr().err.splitlines()) == 1
+        assert not (tmp_path / "out").exists()
+    assert lowkey(f"export signed --to {to} --out {tmp_path / 'out'} --key curator.pub -q") == 0
+
+
+def test_with_a_key_only_what_it_signed_is_served(tmp_path: Path, capsys: Any) -> None:
+    """Also when the folder is exchanged for another one later: the one at hand goes on."""
+    import asyncio
+
+    from lowkey.cli.service import Service
+    from lowkey.release.opened import open_release
+    from lowkey.release.signing import public_key
+    from lowkey.serving.http.limits import Limits
+
+    for folder, key, code in (("weak", "curator.pub", 1), ("signed", "forger.pub", 1), ("signed", "nowhere.pub", 2)):
+        assert lowkey(f"serve {folder} --port 0 --key {key}") == code
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    link, key, said = tmp_path / "current", public_key("curator.pub"), list[str]()
+    link.symlink_to(Path("signed").absolute())
+    opened = lambda path: open_release(path, page=False, key=key)
+    service = Service(link, opened, limits=Limits(), name="lowkey", drain=0.0, say=said.append)
+    first = service.current.served.id
+    link.unlink()
+    link.symlink_to(Path("weak").absolute())
+    asyncio.run(service.reload())
+    assert service.current.served.id == first
+    assert service.current.swaps == {"done": 0, "refused": 1}
+
+
 def test_every_flipped_bit_of_a_signature_is_seen(tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree("signed", folder)

@@ -175,6 +175,10 @@ def test_a_delta_that_allows_a_whole_row_needs_force(here: Path, tmp_path: Path,
     assert lowkey(f"{line} --out {tmp_path / 'r'}") == 2
     assert "whole row" in capsys.readouterr().err
     assert lowkey(f"{line} --out {tmp_path / 'r'} --force") == 0
+    with pytest.raises(lk.errors.InputError, match="whole row"):  # in Python, too
+        lk.load(tmp_path / "r").release(tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+    lk.load(tmp_path / "r").release(tmp_path / "again", force=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
