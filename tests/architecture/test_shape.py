@@ -22,6 +22,7 @@ MOST_LINES, MOST_PARAMETERS = 60, 8
 # - what numba compiles: arrays and bounds go in one by one, as a compiled loop knows no objects of ours;
 COMPILED = re.compile(r"njit|_compiled|intrinsic|overload")
 OPTIONS = {  # - the command line's options, and the keywords of public readers, one per choice that a caller has;
+    "cli/export.py:export",
     "cli/release.py:release",
     "cli/recommend.py:recommend",
     "cli/refresh.py:refresh",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ FIELDS = {
     "why_epsilon": "Why this epsilon and this delta?",
     "columns": "Which columns were used? (by default those of the command)",
 }
+NOT_STATED = "not_stated"
 MAX_FILE, MAX_ANSWER = 1 << 16, 2000
 
 
@@ -42,6 +44,14 @@ def checked_about(content: Any) -> dict[str, str]:
             refuse("about", got=f"{name} that is no text, or long", needed=f"up to {MAX_ANSWER} letters", try_='"…"')
     plain = {name: printable(" ".join(answer.split())) for name, answer in content.items()}
     return {name: answer for name, answer in plain.items() if answer}
+
+
+def by_the_curator(about: Mapping[str, str]) -> dict[str, str]:
+    """The answers in the order of the questions, and in one line at their end what was not answered."""
+    asked = [name for name in FIELDS if name != "product"]
+    answers = {name: about[name] for name in asked if name in about}
+    missing = ", ".join(name.replace("_", " ") for name in asked if name not in about)
+    return {**answers, NOT_STATED: missing} if missing else answers
 
 
 def template(answers: dict[str, str] | None = None) -> str:

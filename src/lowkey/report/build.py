@@ -14,11 +14,11 @@ from lowkey.privacy.guarantee import OUTSIDE, Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.price import at_most
 from lowkey.privacy.verdict import verdict
-from lowkey.report.about import FIELDS
+from lowkey.report.about import by_the_curator
 from lowkey.report.attack import describe_attack
 from lowkey.report.contents import Accountant, AuditedReport, Point, PrivacyReport
 from lowkey.report.posts import describe_history, describe_posts, fits_in_words
-from lowkey.report.questions import CURATOR, questions, registry_entry
+from lowkey.report.questions import questions, registry_entry
 
 RULES_IN_WORDS = {
     "factors": "A score is an item's own level plus the match of the item's factors with the user's factors, which the "
@@ -70,7 +70,7 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
         title=f"Privacy report: {about.get('product', f'a recommender for {n_items:,} items')}",
         reference=_reference(facts),
         created=facts["created"],
-        about={name: about.get(name, CURATOR) for name in FIELDS if name != "product"},
+        about=by_the_curator(about),
         verdict=str(found),
         verdict_level=found.level,
         verdict_good=found.good,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from lowkey.privacy.price import Price, at_most, percent
+from lowkey.report.about import NOT_STATED
 from lowkey.report.charts import curve_chart, history_chart, share_bars, trade_off_chart
 from lowkey.report.contents import AuditedReport, Post, PrivacyReport
 
@@ -96,9 +97,11 @@ def _head(report: PrivacyReport) -> str:
 
 def _people(report: PrivacyReport) -> str:
     """What somebody asks who is in the data, before any of the words of the trade."""
-    answers = [(name.replace("_", " ").capitalize(), text) for name, text in report.about.items()]
+    answers = [(name.replace("_", " ").capitalize(), text) for name, text in report.about.items() if name != NOT_STATED]
+    left_out = report.about.get(NOT_STATED)
+    quiet = f'<p class="soft">Not stated by the curator: {escape(left_out)}.</p>' if left_out else ""
     return (
-        f"<h2>What was released, and by whom</h2><p>{escape(report.what_it_is)}</p>{_table(answers)}"
+        f"<h2>What was released, and by whom</h2><p>{escape(report.what_it_is)}</p>{_table(answers)}{quiet}"
         f"<h2>Erasure and access</h2><p>{escape(report.erasure)}</p>"
         f"<h2>If something is wrong</h2>{_list(report.if_wrong)}"
     )

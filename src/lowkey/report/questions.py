@@ -1,7 +1,8 @@
 """Public room: what a privacy officer asks, with answers from the ledger.
 
 The topics follow the pyramid of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees, 2025), and
-the entry the fields of public registries of differential-privacy deployments. What only the curator can know says so.
+the entry the fields of public registries of differential-privacy deployments. What only the curator can know is in both as
+far as the curator has said it (about.py); the report names once what was left out.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from lowkey.privacy.guarantee import OUTSIDE, Guarantee
 from lowkey.privacy.price import at_most
 from lowkey.report.contents import Question
 
-CURATOR = "To be answered by the curator: the software cannot know it."
-
 
 def questions(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> tuple[Question, ...]:
     """The questions of NIST SP 800-226, from the top of its pyramid to the bottom."""
     asked = (*_about_the_promise(guarantee, mechanisms), *_about_the_setting(guarantee, facts.get("about", {})))
-    return tuple(Question(topic=topic, question=question, answer=answer) for topic, question, answer in asked)
+    return tuple(Question(topic=topic, question=question, answer=answer) for topic, question, answer in asked if answer)
 
 
 def _about_the_promise(guarantee: Guarantee, mechanisms: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
@@ -82,11 +81,11 @@ def _about_the_setting(guarantee: Guarantee, about: Mapping[str, str]) -> tuple[
             "Who is trusted with the raw data?",
             f"{guarantee.trust}.",
         ),
-        ("Access control and security", "Who can reach the raw data, and how are they kept?", about.get("access", CURATOR)),
+        ("Access control and security", "Who can reach the raw data, and how are they kept?", about.get("access", "")),
         (
             "Data collection",
             "Did people know and agree, and is no more collected than needed?",
-            about.get("collection", CURATOR),
+            about.get("collection", ""),
         ),
         (
             "Public facts",
@@ -99,11 +98,11 @@ def _about_the_setting(guarantee: Guarantee, about: Mapping[str, str]) -> tuple[
 def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mapping[str, Any]) -> dict[str, str]:
     """An entry for a public registry of deployments, as far as the software and the curator's words can fill it in."""
     about = facts.get("about", {})
-    return {
+    entry = {
         "name": about.get("product", f"{facts['method']} recommender"),
-        "data curator": about.get("organisation", CURATOR),
-        "intended use": about.get("purpose", CURATOR),
-        "data set": about.get("data_set", CURATOR),
+        "data curator": about.get("organisation", ""),
+        "intended use": about.get("purpose", ""),
+        "data set": about.get("data_set", ""),
         "publication date": facts["created"],
         "data product": f"the item side of a recommender for {facts['domain']['n_items']} items, and its ledger",
         "access": "static release; anybody may compute anything from it",
@@ -111,7 +110,7 @@ def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mappi
         "privacy unit": f"{guarantee.unit.protected}: {guarantee.unit.in_words}",
         "privacy parameters": f"epsilon {at_most(guarantee.epsilon)}, delta {guarantee.delta:g}, "
         f"mu {at_most(guarantee.mu)}",
-        "parameter justification": about.get("why_epsilon", CURATOR),
+        "parameter justification": about.get("why_epsilon", ""),
         "trust model": guarantee.trust,
         "mechanisms": ", ".join(mechanisms),
         "accounting": "exact Gaussian composition; checked with dp_accounting",
@@ -119,3 +118,4 @@ def registry_entry(guarantee: Guarantee, mechanisms: Sequence[str], facts: Mappi
         "implementation": f"lowkey {facts['lowkey']}, open source, Apache-2.0",
         "how to check": "lowkey verify, on the release folder, without the data",
     }
+    return {name: text for name, text in entry.items() if text}
