@@ -18,6 +18,7 @@ from lowkey.errors import InputError, refuse
 from lowkey.histories import Columns, Histories, asked
 from lowkey.linalg.topn import top_n
 from lowkey.model_items import NEW_SHARE, limit_new, most_new, with_items
+from lowkey.origin import Origin
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.recommended import Recommendations
@@ -57,6 +58,7 @@ class Model:
     settings: Mapping[str, Any]
     domain: Domain
     ledger: Ledger
+    origin: Origin | None = None  # what it was made from, where that is small
 
     @property
     def guarantee(self) -> Guarantee:

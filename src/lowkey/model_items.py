@@ -56,7 +56,7 @@ def with_items(model: Model, ids: Any, features: Any) -> Model:
     # A user's factor is about of size one in every direction, so this is the variance of what is not known of a rating.
     std = float(np.sqrt(np.sum(told["variances"])))
     settings = {**model.settings, "new_items": [*model.settings.get("new_items", ()), *[std] * len(more)]}
-    return replace(model, arrays=arrays, settings=settings, domain=domain)
+    return replace(model, arrays=arrays, settings=settings, domain=domain, origin=None)
 
 
 def most_new(n: int, share: float) -> int:

@@ -42,8 +42,8 @@ from lowkey.report import build
 POINTS = int(os.environ.get("LOWKEY_FAULTS", "100"))
 POSTS, RELEASES = (2, 2) if POINTS <= 100 else (16, 6)
 VERIFIED = 20  # one in so many; all are loaded
-PLAN = Plan("DPBias", (Line("sums", Gaussian(5.0), 3, times=POSTS),), 1e-6, public=("all of it",), caveats=("made up",))
-SPARE = Plan("DPBias", (Line("sums", Gaussian(5.0), 3, times=POSTS + 1),), 1e-6)
+PLAN = Plan("made up", (Line("sums", Gaussian(5.0), 3, times=POSTS),), 1e-6, public=("all of it",), caveats=("made up",))
+SPARE = Plan("made up", (Line("sums", Gaussian(5.0), 3, times=POSTS + 1),), 1e-6)
 TOTAL = (1.001 * SPARE.price.epsilon, 1e-6)  # room for a post that is lost, and not for a second plan
 CALLS: tuple[tuple[Any, str], ...] = (
     *((os, name) for name in ("pwrite", "ftruncate", "fsync", "replace", "rename", "chmod", "mkdir", "posix_fallocate")),
@@ -65,7 +65,7 @@ def release(root: Path) -> None:
         posts.append(billboard.post(Unreleased(STATISTIC, np.zeros(3, np.int64))) if paid is None else paid)
     arrays = {"item_bias": np.array(posts[0]), "item_factors": np.array(posts[1])[:, None]}
     settings = {"center": 3.0, "offset_reg": 1.0, "reg": 1.0, "rating_range": [1.0, 5.0]}
-    model = Model("DPBias", "factors", arrays, settings, lk.Domain(3, (1.0, 5.0)), billboard.ledger)
+    model = Model("made up", "factors", arrays, settings, lk.Domain(3, (1.0, 5.0)), billboard.ledger)
     model.release(root / "out" / "release")
 
 

@@ -36,7 +36,7 @@ def verify(
     with screen.working("Checking"):
         from lowkey.release.folder import read_manifest
         from lowkey.release.limited import verify_limited
-        from lowkey.release.verifying import UNPROVEN, WHOSE
+        from lowkey.release.verifying import WHOSE, unproven
 
         checks = verify_limited(folder, id, key)
     for check in checks:
@@ -50,12 +50,12 @@ def verify(
         screen.say("The folder is consistent: its files, ledger, price and report say the same.", "bold green")
         if worth is not None:
             screen.say(f"What it promises: {worth}", "green" if worth.good else "bold yellow")
-        screen.say(UNPROVEN)
+        screen.say(unproven(checks))
         if not known:
             screen.say(WHOSE.format(id=read_manifest(folder)["id"]))
-    unproven = [UNPROVEN] if known else [UNPROVEN, WHOSE.format(id="in its manifest")]
+    left = [unproven(checks), *([] if known else [WHOSE.format(id="in its manifest")])]
     said = {} if worth is None else {"verdict": worth.level, "verdict_in_words": str(worth)}
-    screen.result({"ok": good, "checks": [vars(check) for check in checks], **said, "unproven": unproven})
+    screen.result({"ok": good, "checks": [vars(check) for check in checks], **said, "unproven": left})
     if not good:
         raise typer.Exit(1)
 

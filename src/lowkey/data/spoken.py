@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from hashlib import shake_256
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowkey.errors import LedgerError
-from lowkey.privacy.chain import Head
+from lowkey.privacy.chain import Head, whole_file
 from lowkey.privacy.closed import Closed
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.noise import secret_bytes
@@ -66,13 +65,8 @@ class Spoken(Closed):
         facts["check"] = _check(facts, arrays)
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            draft = folder / f".{FILE}.incomplete"
-            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(file, "wb") as out:
-                np.savez(out, facts=np.array(json.dumps(facts)), **arrays)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(draft, folder / FILE)
+            with whole_file(folder / FILE) as file:
+                np.savez(file, facts=np.array(json.dumps(facts)), **arrays)
         except OSError as error:
             raise LedgerError(
                 what="the private state of this stream can't be written",

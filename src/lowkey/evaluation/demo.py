@@ -75,7 +75,7 @@ def _place(out: Path) -> tuple[Path, Path]:
 
     if out.exists() and not out.is_dir():
         refuse("--out", got=f"{str(out)!r}, which is a file", needed="a folder", try_="another name")
-    places = {out / "release": {*folder.FILES, folder.MANIFEST}, out / "site": set(site.SITE_FILES)}
+    places = {out / "release": {*folder.FILES, folder.POSTS, folder.MANIFEST}, out / "site": set(site.SITE_FILES)}
     for place, names in places.items():
         if place.is_dir() and {entry.name for entry in place.iterdir()} <= names:
             for entry in place.iterdir():

@@ -24,6 +24,7 @@ from lowkey.methods.knowledge import NOTHING, Knowledge, knowledge_of
 from lowkey.methods.progress import Step, watched
 from lowkey.model import Model
 from lowkey.model_methods import ModelMethods
+from lowkey.origin import Origin
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
@@ -207,7 +208,10 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         return settings, Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
 
     def _keep(self, settings: Settings, released: Released, curator: Curator) -> None:
-        self.model_ = Model(type(self).__name__, *released, settings.domain, curator.billboard.ledger)
+        billboard = curator.billboard
+        posted = billboard.posted if settings.knowledge is NOTHING else None  # what is public elsewhere is not at hand
+        origin = Origin.of(self.get_params(), posted)
+        self.model_ = Model(type(self).__name__, *released, settings.domain, billboard.ledger, origin)
 
     def _resolved_for(self, ratings: Ratings) -> Settings:
         return self.resolve(ratings.domain)

@@ -9,7 +9,6 @@ rests on the bound and on when a user speaks.)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from lowkey.errors import InputError, LedgerError
 from lowkey.kernels.sweep import Sweep
 from lowkey.methods.curator import Curator, Posts
 from lowkey.privacy.billboard import Billboard, sha256_of
+from lowkey.privacy.chain import whole_file
 from lowkey.privacy.kept import KeptPosts, unwritten
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.sums import UnreleasedPart
@@ -42,13 +42,9 @@ class Asked:
         path = self._path(release, sweep)
         if path.exists():
             return
-        draft = path.with_suffix(".incomplete")
         try:
-            with open(draft, "wb") as file:
+            with whole_file(path) as file:
                 np.savez_compressed(file, **_numbers(sweep))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
         except OSError as error:
             raise unwritten(self.folder, error, "nothing was posted to this cohort's question") from None
 

@@ -21,6 +21,8 @@ from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHistogram, UnreleasedPart
 
+MOST_SHOWN = 1 << 23  # bytes of a plan's posts that go with a model made of them
+
 
 class Billboard:
     """Public arrays come from here and from nowhere else.
@@ -42,6 +44,7 @@ class Billboard:
         self.noise = noise if noise is not None else NoiseSource()
         self.plan: Plan | None = None
         self.on_post: Callable[[str], Any] | None = None  # told the name of each post when it is made: public
+        self.posted: dict[int, Any] | None = {}  # of this plan, by reservation; None: too large to go with a model
         self.kept, self._pay_again = kept, pay_again
         self._paid: dict[str, list[int]] = {}  # reservations whose posts are kept, and not yet used again
         self._left: dict[str, int] = {}
@@ -61,7 +64,7 @@ class Billboard:
         else:
             self._hold = self.ledger.resume_plan(plan, found, instead=self._hold, pay_again=self._pay_again)
             lines, self._paid = found.left, {name: list(seqs) for name, seqs in found.posts.items()}
-        self.plan, self._settings = plan, settings
+        self.plan, self._settings, self.posted = plan, settings, {}
         self._left = {line.name: 0 for line in plan.lines} | {line.name: line.times for line in lines}
 
     def end(self) -> None:
@@ -85,9 +88,7 @@ class Billboard:
         posted = self.kept.find(reservation, name, self.key(reservation, inputs))
         if not check_committed(self.ledger.records, reservation, sha256_of(posted)):
             self.ledger.commit(reservation, sha256_of(posted))
-        if self.on_post is not None:
-            self.on_post(name)
-        return posted
+        return self._shown(reservation, name, posted)
 
     def post(self, unreleased: Unreleased, inputs: str = "") -> Any:
         """In order: planned? within budget? reserve on disk; open; noise; keep; commit. Returns a read-only public array.
@@ -103,8 +104,15 @@ class Billboard:
         if self.kept is not None:
             self.kept.keep(reservation, line.name, self.key(reservation, inputs), posted)
         self.ledger.commit(reservation, sha256_of(posted))
+        return self._shown(reservation, line.name, posted)
+
+    def _shown(self, reservation: int, name: str, posted: Any) -> Any:
+        if self.posted is not None and not isinstance(posted, Selection):
+            self.posted[reservation] = posted
+            if sum(post.nbytes for post in self.posted.values()) > MOST_SHOWN:
+                self.posted = None
         if self.on_post is not None:
-            self.on_post(line.name)
+            self.on_post(name)
         return posted
 
     def key(self, reservation: int, inputs: str) -> str:

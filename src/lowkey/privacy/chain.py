@@ -9,10 +9,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lowkey.errors import LedgerError, refuse
 
@@ -63,13 +64,23 @@ class Head:
 
 
 def write_head(path: Path, record: Record) -> None:
-    """Whole or not at all, and on disk."""
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "w") as file:
-        json.dump({"seq": record["seq"], "hash": record["hash"]}, file)
+    """Anybody who may read the ledger may read it. An older one under its name is behind, and still a head."""
+    with whole_file(path, path.with_name(path.name + ".new"), mode=0o666, sync_name=False) as file:
+        file.write(json.dumps({"seq": record["seq"], "hash": record["hash"]}).encode())
+
+
+@contextmanager
+def whole_file(path: Path, draft: Path | None = None, *, mode: int = 0o600, sync_name: bool = True) -> Generator[BinaryIO]:
+    """A file that is there complete and on disk, or not at all. It is drafted beside its place."""
+    draft = path.with_name(f".{path.name}.incomplete") if draft is None else draft
+    with open(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode), "r+b") as file:
+        yield file
+        file.truncate()  # of an older draft, or of room that was made for this one
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    os.replace(draft, path)
+    if sync_name:
+        sync_folder(path.parent)
 
 
 def write_line(file: int, end: int, data: bytes, then: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lowkey.errors import BudgetError, LedgerError
-from lowkey.privacy.chain import Record, broken, sync_folder
+from lowkey.privacy.chain import Record, broken, whole_file
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import Price, at_most
 from lowkey.privacy.sums import Selection
@@ -52,14 +52,9 @@ class KeptPosts:
     def keep(self, seq: int, name: str, inputs: str, posted: Any) -> None:
         arrays = {"keys": _plain(posted.keys), "sums": posted.sums} if isinstance(posted, Selection) else {"sums": posted}
         try:
-            with open(os.open(self.folder / ROOM, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+            with whole_file(self.folder / f"{seq}-{name}-{inputs}.npy", self.folder / ROOM) as file:
                 for array in arrays.values():
                     np.save(file, array, allow_pickle=False)
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(self.folder / ROOM, self.folder / f"{seq}-{name}-{inputs}.npy")
-            sync_folder(self.folder)
         except OSError as error:
             raise unwritten(self.folder, error, "the post was made and counts, though nobody sees it") from None
 

@@ -20,6 +20,7 @@ MANIFEST = "manifest.json"
 MODEL, ITEMS, LEDGER = "model.safetensors", "items.parquet", "ledger.jsonl"
 REPORT, REPORT_PAGE, CARD = "privacy_report.json", "privacy_report.html", "MODEL_CARD.md"
 FILES = (MODEL, ITEMS, LEDGER, REPORT, REPORT_PAGE, CARD)  # and the manifest
+POSTS = "posts.safetensors"  # what the model was made from, where that is small
 SIGNATURE = f"{MANIFEST}.minisig"  # not in the manifest, which it signs; it may be there or not
 
 MAX_MANIFEST = 1 << 20  # bytes
@@ -38,7 +39,7 @@ FIELDS = {
     "files": dict,
     "id": str,
 }
-OPTIONAL = {"audit": list, "about": dict}  # lines that an audit left (attaching.py); what the curator said
+OPTIONAL = {"audit": list, "about": dict, "made": dict}  # an audit's lines, the curator's words, parameters and posts
 
 
 def broken(got: str, needed: str, try_: str = "asking the curator for a fresh copy") -> NoReturn:
@@ -97,21 +98,27 @@ def is_printable(content: Any) -> bool:
     return not isinstance(content, list) or all(map(is_printable, content))
 
 
+def files_of(manifest: dict[str, Any]) -> tuple[str, ...]:
+    """The files that a manifest with these fields is about."""
+    return (*FILES, POSTS) if "made" in manifest else FILES
+
+
 def check_files(folder: Path, manifest: dict[str, Any]) -> None:
     """Exactly the known files, plain ones, of the sizes in the manifest. Nothing is read yet."""
     listed: dict[str, Any] = manifest["files"]
+    known = files_of(manifest)
     for name in listed:
-        if name not in FILES:  # nothing from the manifest becomes part of a path before this
-            broken(f"a file called {_shown(name)}", "only " + ", ".join(FILES))
-    for name in FILES:
+        if name not in known:  # nothing from the manifest becomes part of a path before this
+            broken(f"a file called {_shown(name)}", "only " + ", ".join(known))
+    for name in known:
         if name not in listed:
             broken(f"no {name} in the {MANIFEST}", "every file of a release")
         size = regular_file(folder, name).stat().st_size
         if not isinstance(listed[name], dict) or size != listed[name].get("bytes"):
             broken(f"{name} of {size} bytes", "as many as the manifest says")
-        if name not in (MODEL, ITEMS) and size > MAX_TEXT:
+        if name not in (MODEL, ITEMS, POSTS) and size > MAX_TEXT:
             broken(f"{name} of {size} bytes", f"at most {MAX_TEXT}")
-    extra = sorted(entry.name for entry in folder.iterdir() if entry.name not in (*FILES, MANIFEST, SIGNATURE))
+    extra = sorted(entry.name for entry in folder.iterdir() if entry.name not in (*known, MANIFEST, SIGNATURE))
     if extra:
         broken(f"another file: {_shown(extra[0])}", "only the files of a release", "removing it")
 

@@ -21,6 +21,7 @@ from lowkey.release.folder import (
     ITEMS,
     LEDGER,
     MODEL,
+    POSTS,
     broken,
     check_files,
     check_hash,
@@ -28,6 +29,7 @@ from lowkey.release.folder import (
     is_printable,
     read_manifest,
 )
+from lowkey.release.origin import read_origin
 from lowkey.release.tensors import check_header, read_arrays
 from lowkey.serving.arrays import POSITIONS, wrong_settings, wrong_shapes, wrong_values
 from lowkey.serving.rules import RULES
@@ -42,12 +44,13 @@ def load(folder: str | Path) -> Model:
     path = existing_folder(folder)
     manifest = read_manifest(path)
     check_files(path, manifest)
-    for name in (LEDGER, ITEMS, MODEL):
+    for name in (LEDGER, ITEMS, MODEL, *([POSTS] if "made" in manifest else [])):
         check_hash(path, manifest, name)
     domain = read_domain(path, manifest)
     ledger = read_ledger(path, manifest)
     arrays = load_arrays(path, manifest)
-    return Model(manifest["method"], manifest["rule"], arrays, manifest["settings"], domain, ledger)
+    origin = read_origin(path, manifest)
+    return Model(manifest["method"], manifest["rule"], arrays, manifest["settings"], domain, ledger, origin)
 
 
 def load_arrays(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:

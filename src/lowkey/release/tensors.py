@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from lowkey.errors import InputError
-from lowkey.release.folder import MODEL, broken
+from lowkey.release.folder import broken
 from lowkey.serving.arrays import wrong_settings, wrong_shapes, wrong_values
 
 if TYPE_CHECKING:  # a model writes itself by this module
@@ -56,7 +56,7 @@ def check_header(path: Path, described: Mapping[str, Any]) -> None:
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > MAX_HEADER or length > size - 8:
-            broken(f"{MODEL} with a header of {length} bytes", f"a safetensors header of at most {MAX_HEADER} bytes")
+            broken(f"{path.name} with a header of {length} bytes", f"a safetensors header of at most {MAX_HEADER} bytes")
         try:
             header = json.loads(file.read(length))
             header.pop("__metadata__", None)
@@ -65,18 +65,18 @@ def check_header(path: Path, described: Mapping[str, Any]) -> None:
                 for name, entry in header.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            broken(f"{MODEL} whose header can't be read", "a safetensors file")
+            broken(f"{path.name} whose header can't be read", "a safetensors file")
     end = 0
     if any(type(at) is not int for entry in found.values() for at in _pair(entry["at"])):
-        broken(f"{MODEL} with places that are no numbers", "byte offsets")
+        broken(f"{path.name} with places that are no numbers", "byte offsets")
     for name, entry in sorted(found.items(), key=lambda item: item[1]["at"]):
         if {"dtype": entry["dtype"], "shape": entry["shape"]} != described.get(name):
-            broken(f"{MODEL} with an array that the manifest does not describe", "the arrays of the manifest")
+            broken(f"{path.name} with an array that the manifest does not describe", "the arrays of the manifest")
         if entry["at"] != [end, end + _bytes(entry)]:
-            broken(f"{MODEL} with gaps or overlaps", "arrays that fill the file")
+            broken(f"{path.name} with gaps or overlaps", "arrays that fill the file")
         end += _bytes(entry)
     if set(found) != set(described) or end != size - 8 - length:
-        broken(f"{MODEL} with arrays missing or bytes left over", "exactly the arrays of the manifest")
+        broken(f"{path.name} with arrays missing or bytes left over", "exactly the arrays of the manifest")
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -84,7 +84,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         arrays = safetensors.numpy.load_file(path)
     except SafetensorError:  # a header that one parser of JSON takes and another does not
-        broken(f"{MODEL} whose header can't be read", "a safetensors file")
+        broken(f"{path.name} whose header can't be read", "a safetensors file")
     for array in arrays.values():
         array.flags.writeable = False
     return arrays
@@ -97,5 +97,5 @@ def _pair(places: Any) -> list[Any]:
 def _bytes(entry: Mapping[str, Any]) -> int:
     shape, dtype = entry["shape"], entry["dtype"]
     if dtype not in DTYPES or not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
-        broken(f"{MODEL} with an array of an unknown kind", " or ".join(DTYPES) + " and a plain shape")
+        broken("an array of an unknown kind", " or ".join(DTYPES) + " and a plain shape")
     return math.prod(shape) * DTYPES[dtype].itemsize

@@ -1,10 +1,10 @@
 """Public room: checks a release folder without the data: one yes or no for every claim that it makes.
 
-It proves that the folder is consistent: that the files are those of the manifest and that the ledger has the stated price.
-It cannot prove that the noise was really drawn, or that the arrays were made from the posts: that is the curator's word,
-and the code is open. Nor who wrote the folder: that is known only from a signature, with a key from the curator (``key``),
-or from the id, compared with the one that the curator published elsewhere (``id``).
-``UNPROVEN`` says so wherever the answer is yes.
+It proves that the folder is consistent: that the files are those of the manifest, that the ledger has the stated price and,
+where the posts are small, that the model is what its method makes of them (remaking.py). It can't prove that the noise was
+drawn: that is the curator's word, and the code is open. Nor who wrote the folder: that is known only from a signature, with
+a key from the curator (``key``), or from the id, compared with the one that the curator published elsewhere (``id``).
+``unproven`` says so wherever the answer is yes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lowkey.data.domain import Domain
 from lowkey.errors import LowkeyError, printable
 from lowkey.model import Model
 from lowkey.privacy.ledger import Ledger
@@ -24,15 +25,17 @@ from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
     CARD,
-    FILES,
     REPORT,
     REPORT_PAGE,
     check_files,
     check_hash,
     existing_folder,
+    files_of,
     read_manifest,
 )
 from lowkey.release.loading import load, load_arrays, read_domain, read_ledger
+from lowkey.release.remaking import CLAIM as REMADE
+from lowkey.release.remaking import UNKNOWN, check_origin
 from lowkey.release.signing import check_signature
 from lowkey.release.writing import check_private, report_text
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
@@ -41,10 +44,9 @@ from lowkey.report.build import accountants
 # Of a report that another version wrote: what is promised, to whom. Its sentences are that version's.
 ACROSS_VERSIONS = ("method", "unit", "adjacency", "epsilon", "delta", "mu", "public", "curve", "ledger_head")
 PRIVATE_NAMES = ("user_ids", "n_users", "n_ratings", "noise_seed")
-UNPROVEN = (
-    "The curator's word, which no folder can prove: that the noise was drawn as the ledger says, that the model was made "
-    "from these posts alone, and that nothing else was published."
-)
+UNPROVEN = "The curator's word, which no folder can prove: that the noise was drawn as the ledger says, {made}and that "
+UNPROVEN += "nothing else was published."
+NOT_REMADE = "that the model was made from these posts alone, "
 WHOSE = (
     "Nor does it prove who wrote it, and anybody could have made this folder: pass the curator's public key as --key, or "
     "the id that the curator published as --id. The id of this folder is {id}."
@@ -73,7 +75,7 @@ def verify(folder: str | Path, id: str | None = None, key: str | Path | None = N
         value, ok, detail = None, True, ""
         try:
             value = test()
-            detail = value if isinstance(value, str) else ""
+            detail = value if isinstance(value, str) else repr(value) if isinstance(value, Domain) else ""
         except LowkeyError as error:
             ok, detail = False, f"{error.what}: {error.got}" if error.what != NOT_INTACT else error.got
         except Exception as error:  # a stranger's folder may be wrong in ways that nobody thought of
@@ -91,10 +93,10 @@ def verify(folder: str | Path, id: str | None = None, key: str | Path | None = N
     check("Exactly the files of a release are there", lambda: check_files(path, manifest))
     if not checks[-1].ok:
         return checks
-    for name in FILES:
+    for name in files_of(manifest):
         check(f"{name} is as it was written", lambda name=name: check_hash(path, manifest, name))
-    check("The model is plain, finite numbers of the stated shapes", lambda: load_arrays(path, manifest) and None)
-    check("The items are one list of ids", lambda: repr(read_domain(path, manifest)))
+    arrays = check("The model is plain, finite numbers of the stated shapes", lambda: load_arrays(path, manifest))
+    domain = check("The items are one list of ids", lambda: read_domain(path, manifest))
     check("Nothing in the folder is about a single user", lambda: _no_users(manifest))
     ledger = check("The ledger's chain is unbroken", lambda: read_ledger(path, manifest))
     if ledger is not None:
@@ -105,8 +107,16 @@ def verify(folder: str | Path, id: str | None = None, key: str | Path | None = N
         check("The guarantee is finite and its noise private", lambda: _private(ledger))
         check("Two accountants agree on epsilon", lambda: _agreement(ledger))
         check("The report says what the ledger says", lambda: _report(path, manifest, ledger))
+        if arrays is not None and domain is not None:
+            check(REMADE, lambda: check_origin(path, manifest, ledger, domain, arrays))
     check("The model can be loaded and used", lambda: _usable(path))
     return checks
+
+
+def unproven(checks: list[Check]) -> str:
+    """What a yes leaves to the curator's word."""
+    made = any(check.claim == REMADE and not check.detail.startswith(UNKNOWN) for check in checks)
+    return UNPROVEN.format(made="" if made else NOT_REMADE)
 
 
 NOT_INTACT = "this release folder is not intact"

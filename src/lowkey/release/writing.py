@@ -21,7 +21,6 @@ from lowkey.errors import InputError, VerifyError, refuse
 from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
     CARD,
-    FILES,
     FORMAT,
     ITEMS,
     LEDGER,
@@ -33,9 +32,11 @@ from lowkey.release.folder import (
     canonical,
     check_destination,
     file_hash,
+    files_of,
     read_manifest,
     with_id,
 )
+from lowkey.release.origin import describe_origin, write_posts
 from lowkey.release.signing import Signer
 from lowkey.release.tensors import describe, write_arrays
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
@@ -136,7 +137,7 @@ def facts_of(model: Model, about: Mapping[str, str] | None = None) -> dict[str, 
     return {
         "format": FORMAT,
         "lowkey": version("lowkey"),
-        "software": {name: version(name) for name in SOFTWARE},
+        "software": software(),
         "created": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "method": model.method,
         "rule": model.rule,
@@ -145,13 +146,20 @@ def facts_of(model: Model, about: Mapping[str, str] | None = None) -> dict[str, 
         "domain": model.domain.to_json(),
         "ledger_head": model.ledger.head,
         "about": dict(about or {}),
+        **({} if model.origin is None else {"made": describe_origin(model.origin)}),
     }
+
+
+def software() -> dict[str, str]:
+    return {name: version(name) for name in SOFTWARE}
 
 
 def _fill(draft: Path, model: Model, about: Mapping[str, str]) -> None:
     write_arrays(draft / MODEL, model.arrays)
     pyarrow.parquet.write_table(pa.table({"item": model.domain.item_ids}), draft / ITEMS, compression="zstd")
     (draft / LEDGER).write_text(model.ledger.dumps(), "utf-8")
+    if model.origin is not None:
+        write_posts(draft, model.origin)
     write_words(draft, facts_of(model, about), model.ledger)
 
 
@@ -161,10 +169,11 @@ def write_words(draft: Path, facts: dict[str, Any], ledger: Ledger) -> str:
     (draft / REPORT).write_text(report_text(report), "utf-8")
     (draft / REPORT_PAGE).write_text(report_page(report), "utf-8")
     (draft / CARD).write_text(model_card(report), "utf-8")
-    for name in FILES:
+    names = files_of(facts)
+    for name in names:
         os.chmod(draft / name, 0o644)
         _sync(draft / name)
-    files = {name: {"bytes": (draft / name).stat().st_size, "sha256": file_hash(draft / name)} for name in FILES}
+    files = {name: {"bytes": (draft / name).stat().st_size, "sha256": file_hash(draft / name)} for name in names}
     manifest = with_id({**facts, "files": files})
     (draft / MANIFEST).write_text(canonical(manifest), "utf-8")
     _sync(draft / MANIFEST)

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import safetensors.numpy
 
 from lowkey.privacy.ledger import Ledger
-from lowkey.release.folder import FILES, ITEMS, LEDGER, MANIFEST, MODEL, canonical, with_id
+from lowkey.release.folder import ITEMS, LEDGER, MANIFEST, MODEL, POSTS, canonical, files_of, with_id
 from lowkey.release.writing import write_words
 
 DTYPES = {"float32": "F32", "float64": "F64", "int32": "I32", "int64": "I64"}
@@ -22,9 +22,10 @@ DTYPES = {"float32": "F32", "float64": "F64", "int32": "I32", "int64": "I64"}
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any] | None = None) -> Path:
     manifest = json.loads((folder / MANIFEST).read_text())
-    for name in FILES:
-        data = (folder / name).read_bytes()
-        manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    for name in files_of(manifest):
+        if (folder / name).exists():
+            data = (folder / name).read_bytes()
+            manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     if change:
         change(manifest)
     manifest.pop("id")
@@ -38,6 +39,25 @@ def with_model(folder: Path, arrays: dict[str, Any], **fields: Any) -> Path:
     safetensors.numpy.save_file(plain, folder / MODEL)
     told = {name: {"dtype": DTYPES[str(array.dtype)], "shape": list(array.shape)} for name, array in plain.items()}
     return rewrite(folder, lambda manifest: manifest.update(arrays=told, **fields))
+
+
+def with_posts(folder: Path, posts: dict[str, Any], **parameters: Any) -> Path:
+    """Other posts under the numbers of the old ones, whose hashes the ledger gets; and other parameters."""
+    safetensors.numpy.save_file({name: np.ascontiguousarray(post) for name, post in posts.items()}, folder / POSTS)
+    hashes = {int(name): hashlib.sha256(np.ascontiguousarray(post).data).hexdigest() for name, post in posts.items()}
+
+    def commit(records: list[dict[str, Any]]) -> None:
+        for record in records:
+            if record["kind"] == "commit" and record["reservation"] in hashes:
+                record["sha256"] = hashes[record["reservation"]]
+
+    with_ledger(folder, commit)
+    return rewrite(folder, lambda manifest: manifest["made"]["parameters"].update(parameters))
+
+
+def without_posts(folder: Path) -> Path:
+    (folder / POSTS).unlink(missing_ok=True)
+    return rewrite(folder, lambda manifest: [manifest.pop("made", None), manifest["files"].pop(POSTS, None)])
 
 
 def with_words(folder: Path) -> Path:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from forger import rewrite, with_items, with_ledger, with_model, with_words
+from forger import rewrite, with_items, with_ledger, with_model, with_posts, with_words, without_posts
 
 import lowkey as lk
 from lowkey.cli.main import run
 from lowkey.data.synthetic import taste
 from lowkey.errors import VerifyError
+from lowkey.methods.remaking import remade
 
 CROWD = taste(400, 50, 15, seed=7)
 N = 50
@@ -238,10 +239,81 @@ def test_a_card_makes_no_markup_of_what_a_plan_says() -> None:
     assert "https://" not in card
 
 
+REMADE = "The model is what its method makes of the posts"
+METHODS = {  # with rounds, with a state that users keep, in one pass, with a search on what was posted
+    "DPALS": {"rank": 3, "n_iter": 2}, "DPBias": {}, "DPFactors": {"rank": 2, "n_iter": 2}, "DPFrankWolfe": {"n_iter": 3},
+    "DPLMC": {"rank": 2, "n_iter": 2}, "DPLists": {}, "DPMoments": {}, "DPSVD": {"rank": 2}, "DPSketch": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_is_made_again_from_the_posts_of_its_folder(tmp_path: Path, method: str) -> None:
+    """And an honest folder with one column of the model changed, or one number of one post, is not what it says."""
+    fitted = getattr(lk, method)(epsilon=4.0, delta=1e-5, **METHODS[method]).fit(CROWD.ratings())
+    folder = fitted.release(tmp_path / "release")
+    assert {check.claim: check.detail for check in lk.verify(folder)}[REMADE] == "to the last bit"
+    model = lk.load(folder)
+    again = model.release(tmp_path / "again")
+    assert failures(again) == []
+    name = max(model.arrays, key=lambda name: model.arrays[name].size)
+    changed = {**model.arrays, name: model.arrays[name].copy()}
+    changed[name][..., 0] += 0.01 * np.abs(changed[name]).max()
+    with_words(with_model(again, changed))
+    assert failures(again) == [REMADE]
+
+
+def forged_posts(folder: Path) -> dict[str, Any]:
+    origin = lk.load(folder).origin
+    assert origin is not None
+    return {str(seq): np.array(post) for seq, post in origin.posts.items()}
+
+
+def test_a_post_that_is_not_on_the_ledger_is_seen(folder: Path) -> None:
+    posts = forged_posts(folder)
+    first = next(iter(posts))
+    posts[first].flat[0] += 1.0
+    with_words(with_posts(folder, posts))
+    assert failures(folder) == [REMADE]  # of the ledger, but another model follows from it
+    posts[first] = posts[first].ravel()
+    with_words(with_posts(folder, posts))
+    assert REMADE in failures(folder)  # of another shape than is on the ledger
+    rewrite(folder, lambda manifest: manifest["made"]["posts"].pop(first))
+    assert REMADE in failures(folder)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"n_iter": 1}, {"n_iter": 10**9}, {"epsilon": 1.0}, {"residual_bound": 0.5}, {"nothing": 1}]
+)
+def test_parameters_that_lead_to_another_plan_are_no_origin(folder: Path, parameters: dict[str, Any]) -> None:
+    with_words(with_posts(folder, forged_posts(folder), **parameters))
+    assert failures(folder) == [REMADE]
+
+
+def test_a_forger_with_a_column_of_their_own_is_found_without_a_key(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whole folder rewritten; the posts left out, too: a folder of such a method has them."""
+    model = lk.load(folder)
+    column = factors(1, item_bias=model.arrays["item_bias"], item_factors=np.linspace(-1.0, 1.0, N)[:, None])
+    for forged in (folder, Path(shutil.copytree(folder, folder.parent / "without"))):
+        with_words(with_model(forged, column))
+        if forged.name == "without":
+            with_words(without_posts(forged))
+        assert failures(forged) == [REMADE]
+        assert run(["verify", str(forged)]) == 1
+        assert "NO   The model is what its method makes of the posts" in capsys.readouterr().out
+
+
 def test_verify_says_what_it_cannot_know(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A forger's factors: consistent, so the answer is yes, and worth what it is worth; not with the curator's id."""
+    """A forger who makes up posts as well: consistent, so the answer is yes, and worth what it is worth."""
     honest = json.loads((folder / "manifest.json").read_text())["id"]
-    with_words(with_model(folder, factors(0, item_bias=np.linspace(-1.0, 1.0, N))))
+    posts = {name: np.round(post + 3.0) for name, post in forged_posts(folder).items()}
+    with_posts(folder, posts)
+    origin, ledger = lk.load(folder).origin, lk.load(folder).ledger
+    assert origin is not None
+    names = [ledger.records[seq]["line"]["name"] for seq in origin.posts]
+    made = remade("DPBias", origin, CROWD.domain(), ledger.plans()[0], names)
+    with_words(with_model(folder, dict(made.arrays), settings=dict(made.settings)))
     assert run(["verify", str(folder)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "Everything that this release claims holds" not in printed

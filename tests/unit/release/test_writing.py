@@ -18,7 +18,7 @@ import lowkey as lk
 from lowkey.data.synthetic import taste
 from lowkey.errors import InputError, LowkeyError, VerifyError
 from lowkey.privacy.noise import SeededNoise
-from lowkey.release.folder import FILES, MANIFEST, MODEL, canonical, with_id
+from lowkey.release.folder import FILES, MANIFEST, MODEL, POSTS, canonical, with_id
 
 CROWD = taste(400, 50, 15, seed=7)
 
@@ -45,7 +45,7 @@ def failures(folder: Path, **options: Any) -> list[str]:
 def rewrite_manifest(folder: Path, change: Any = None) -> None:
     """What a careful forger does: fix every hash and the id after a change."""
     manifest = json.loads((folder / MANIFEST).read_text())
-    for name in FILES:
+    for name in (*FILES, POSTS):
         data = (folder / name).read_bytes()
         manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     if change:
@@ -99,7 +99,7 @@ def test_nothing_of_a_user_is_in_the_folder(tmp_path: Path) -> None:
         assert not any(needle in entry.read_bytes() for needle in needles), entry.name
 
 
-@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+@pytest.mark.parametrize("name", [*FILES, POSTS, MANIFEST])
 def test_a_flipped_byte_is_seen_in_every_file(folder: Path, name: str) -> None:
     size = (folder / name).stat().st_size
     for place in (0, size // 3, size // 2, size - 1):
@@ -150,7 +150,11 @@ def test_a_post_beyond_the_plan_is_seen(fitted: lk.DPBias, folder: Path) -> None
 def test_a_swapped_model_is_seen(folder: Path, tmp_path: Path) -> None:
     other = lk.DPBias(epsilon=20.0, delta=1e-5).fit(CROWD.ratings()).release(tmp_path / "other")
     shutil.copy(other / MODEL, folder / MODEL)
-    assert failures(folder) == [f"{MODEL} is as it was written", "The model can be loaded and used"]
+    assert failures(folder) == [
+        f"{MODEL} is as it was written",
+        "The model is what its method makes of the posts",
+        "The model can be loaded and used",
+    ]
     shutil.copy(other / "ledger.jsonl", folder / "ledger.jsonl")  # and with its ledger, but not its report
     assert failures(folder)
 

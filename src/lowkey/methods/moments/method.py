@@ -25,6 +25,7 @@ from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, 
 from lowkey.methods.moments.models import best_rank, model_of
 from lowkey.methods.moments.posted import Moments
 from lowkey.model import Model
+from lowkey.origin import Origin
 from lowkey.privacy.mechanisms import Gaussian, SymmetricGaussian
 from lowkey.privacy.plan import Request
 
@@ -159,7 +160,8 @@ class DPMoments(Recommender):
         self.rank = self.rank if rank is None else rank
         self.reg = self.reg if reg is None else reg
         released = model_of(self.moments_, model.domain.n_items, self.rank, self.reg)
-        self.model_ = Model(model.method, *released, model.domain, model.ledger)
+        origin = None if model.origin is None else Origin.of(self.get_params(), model.origin.posts)
+        self.model_ = Model(model.method, *released, model.domain, model.ledger, origin)
         return self
 
 
