@@ -30,6 +30,7 @@ from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import price
+from lowkey.privacy.stream import Schedule
 from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
 
 STATISTIC = Statistic("sums", (3,), Grid(-26), Sensitivity.of_vectors(1.0), 1 << 26)
@@ -510,3 +511,42 @@ def test_a_reservation_does_not_read_what_was_read_before(tmp_path: Path, monkey
     one = ledger.price(1e-6).epsilon
     assert one == pytest.approx(price(ledger.spent(), 1e-6).epsilon, rel=1e-12)  # as one by one
     assert Ledger(tmp_path / "ledger.jsonl").price(1e-6).epsilon == one
+
+
+def cut_off(total: float, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Plan]:
+    """A ledger on which the booking of a stream of two lines stopped after the first, and whose process is gone."""
+    lines = (Line("a", Gaussian(5.0), 3), Line("b", Gaussian(5.0), 3))
+    plan = Plan("Test", lines, 1e-6, schedule=Schedule.optimal("s", 3))
+    ledger = Ledger(total=(total * plan.price.epsilon, 1e-6))
+    append = ledger._append
+
+    def dies(record: dict[str, Any]) -> int:
+        if record.get("line", {}).get("name") == "b":
+            raise KeyboardInterrupt
+        return append(record)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "_append", dies)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.add_plan(plan)
+    return ledger, plan
+
+
+def test_a_stream_whose_booking_was_cut_off_is_booked_before_its_first_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger, plan = cut_off(1.001, monkeypatch)
+    assert [line.name for line in ledger.spent()] == ["a"]
+    ledger.reserve_part(plan.lines[0], "s", 1, {}, noise_is_private=True)
+    assert sorted(line.name for line in ledger.spent()) == ["a", "b"]
+    assert ledger.price(1e-6).epsilon == plan.price.epsilon
+
+
+def test_a_stream_whose_booking_was_cut_off_posts_nothing_if_others_took_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, plan = cut_off(1.001, monkeypatch)
+    ledger.reserve(Line("other", Gaussian(5.0), 3), {}, noise_is_private=True)
+    with pytest.raises(BudgetError):
+        ledger.reserve_part(plan.lines[0], "s", 1, {}, noise_is_private=True)
+    assert not [record for record in ledger.records if record["kind"] == "part"]
+    assert ledger.total is not None
+    assert ledger.price(1e-6).epsilon <= ledger.total[0]

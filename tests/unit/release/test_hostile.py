@@ -281,6 +281,16 @@ def test_a_post_that_is_not_on_the_ledger_is_seen(folder: Path) -> None:
     assert REMADE in failures(folder)
 
 
+def test_posts_of_another_fit_are_not_on_the_ledger(folder: Path, tmp_path: Path) -> None:
+    """Posts and model of another release of the same plan, which fit together, beside the ledger of this one."""
+    other = lk.DPBias(epsilon=2.0, delta=1e-5).fit(CROWD.ratings()).release(tmp_path / "other")
+    for name in ("model.safetensors", "posts.safetensors"):
+        shutil.copy(other / name, folder)
+    settings = json.loads((other / "manifest.json").read_text())["settings"]
+    with_words(rewrite(folder, lambda manifest: manifest.update(settings=settings)))
+    assert failures(folder) == [REMADE]
+
+
 @pytest.mark.parametrize(
     "parameters", [{"n_iter": 1}, {"n_iter": 10**9}, {"epsilon": 1.0}, {"residual_bound": 0.5}, {"nothing": 1}]
 )
