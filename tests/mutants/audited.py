@@ -1,25 +1,29 @@
 """The audit is audited: ``lowkey audit`` is run on the mutated code, and a table says which layer caught which bug.
 
-``make audit-mutants`` prints the table; ``ONLY=noise`` (a class, or a name) tries some. Only bugs that change what is
-posted are here: what else a mutant may break (ledger, release, reading) is the tests' to find.
+``make audit-mutants`` writes the table into docs/audit.md; ``ONLY=noise`` (a class, or names) tries some and only prints.
+What was tried is kept until a source changes, so a run that was ended goes on. Only bugs that change what a fit posts are
+here: what else a mutant may break (ledger, release, reading) is the tests' to find.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
-import time
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from catalogue import Mutant, Stale, load
+from catalogue import Mutant, load
 from workshop import Workshop
 
 ROOT = Path(__file__).parents[2]
+PAGE, BEGIN, END = ROOT / "docs/audit.md", "<!-- make audit-mutants -->\n", "<!-- end -->"
+BROKE = "the code breaks down"  # a crash is nobody's catch
 LAYERS = (1, 2, 4)
 PROGRAM = "import sys; from lowkey.cli.main import run; sys.exit(run(sys.argv[1:]))"
 SMALL = ("--layers", "1,2,4", "--canaries", "8000", "--json")
@@ -60,6 +64,9 @@ AUDITS: tuple[tuple[str, str, bool], ...] = (
     (r"frank-wolfe-direction", "--method frank-wolfe --set form=power --set n_iter=2", True),
     (r"svd-cleansed-row", "--method svd --set rank=3 --set cleansing=true", True),
     (r"svd-weights", "--method svd --set rank=3", True),
+    (r"lists-(counts|row)", "--method lists --binary", True),
+    (r"lists-.*-for-nothing", "--method lists --binary", False),
+    (r"lists-fit-.*", "--method lists --binary", True),
     (r"trace-(residual|measurement|start-response)", "--method trace", True),
 )
 
@@ -71,24 +78,54 @@ def arguments_for(mutant: Mutant) -> tuple[list[str], bool] | None:
     return None
 
 
-def caught_by(workshop: Workshop, tree: Path, arguments: list[str]) -> tuple[list[int], str]:
-    """The layers that failed, and the first one's words; a crash is nobody's catch."""
-    path = os.pathsep.join(str(tree / part) for part in ("src", "lab/src"))
-    command = [sys.executable, "-c", PROGRAM, "audit", *arguments, *SMALL]
-    done = subprocess.run(
-        command,
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=workshop.time_limit,
+class Kept:
+    """What was tried, in a file that goes by the version of the sources."""
+
+    def __init__(self) -> None:
+        version = hashlib.sha256()
+        for file in (Path(__file__), *sorted((ROOT / "src").rglob("*.py"))):
+            version.update(file.read_bytes())
+        self.file = Path(tempfile.gettempdir()) / f"lowkey-audited-{version.hexdigest()[:16]}.jsonl"
+        lines = self.file.read_text("utf-8").splitlines() if self.file.is_file() else []
+        self.found = {entry["key"]: entry for entry in map(json.loads, lines)}
+
+    def add(self, key: str, layers: list[int], words: str) -> None:
+        self.found[key] = {"key": key, "layers": layers, "words": words}
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self.found[key]) + "\n")
+
+
+def caught_by(workshop: Workshop, mutant: Mutant, arguments: list[str], kept: Kept) -> tuple[list[int], str]:
+    """The layers that failed, and the first one's words."""
+    key = f"{mutant} {arguments}"
+    if key not in kept.found:
+        with workshop.clone(mutant) as tree:
+            path = os.pathsep.join(str(tree / part) for part in ("src", "lab/src"))
+            command = [sys.executable, "-c", PROGRAM, "audit", *arguments, *SMALL]
+            options = {"cwd": tree, "env": {**os.environ, "PYTHONPATH": path}, "timeout": workshop.time_limit}
+            done = subprocess.run(command, capture_output=True, text=True, **options)
+        try:
+            (found,) = json.loads(done.stdout)["audits"]
+        except (ValueError, KeyError):
+            return [], "no verdict: " + done.stderr.strip()[-200:]
+        failed = [layer for layer in found["layers"] if not layer["ok"] and BROKE not in layer["figure"]]
+        broke = [layer["figure"] for layer in found["layers"] if BROKE in layer["figure"]]
+        kept.add(key, [layer["number"] for layer in failed], (*(layer["figure"] for layer in failed), *broke, "")[0])
+    return kept.found[key]["layers"], kept.found[key]["words"]
+
+
+def summary(results: list[tuple[Mutant, bool, list[int]]]) -> tuple[str, bool]:
+    """In words; and whether enough was caught."""
+    caught = sum(bool(layers) for *_, layers in results)
+    clips = [(mutant.name, 2 in layers) for mutant, clip, layers in results if clip]
+    missed = [name for name, by_two in clips if not by_two]
+    by_none = [mutant.name for mutant, _, layers in results if not layers]
+    said = (
+        f"{caught} of {len(results)} were caught by layers 1, 2 or 4. Of the {len(clips)} that halve noise or drop a clip, "
     )
-    try:
-        (found,) = json.loads(done.stdout)["audits"]
-    except (ValueError, KeyError):
-        return [], "no verdict: " + done.stderr.strip()[-200:]
-    failed = [layer for layer in found["layers"] if not layer["ok"]]
-    return [layer["number"] for layer in failed], failed[0]["figure"] if failed else ""
+    said += f"layer 2 alone caught {len(clips) - len(missed)}{': not ' + ', '.join(missed) if missed else ''}."
+    said += f" Caught by none: {', '.join(by_none)}." if by_none else ""
+    return said, caught >= min(20, len(results)) and not missed
 
 
 def main() -> int:
@@ -96,37 +133,26 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    only = set(filter(None, options.only.split(",")))
+    only, kept = set(filter(None, options.only.split(","))), Kept()
     chosen = [(m, *found) for m in load() if (not only or {m.name, m.kind} & only) and (found := arguments_for(m))]
-    begin = time.monotonic()
     with Workshop(ROOT) as workshop, ThreadPoolExecutor(options.jobs) as pool:
 
         def tried(job: tuple[Mutant, list[str], bool]) -> tuple[Mutant, bool, list[int]]:
             mutant, arguments, clip = job
-            try:
-                with workshop.clone(mutant) as tree:
-                    layers, words = caught_by(workshop, tree, arguments)
-            except Stale as error:
-                layers, words = list[int](), str(error)
-            marks = " | ".join("caught" if layer in layers else "" for layer in LAYERS)
-            print(
-                f"| {mutant.name} | {mutant.bug} | {'yes' if clip else ''} | {marks} |  <!-- {words[:90]} -->", flush=True
-            )
+            layers, words = caught_by(workshop, mutant, arguments, kept)
+            print(f"{mutant.name:<28}{'clip' if clip else '':<6}{layers!s:<12}{words[:150]}", flush=True)
             return mutant, clip, layers
 
-        print(f"| {' | '.join(HEAD)} |")
-        print(f"|{'---|' * len(HEAD)}", flush=True)
         results = list(pool.map(tried, chosen))
-    caught = sum(bool(layers) for *_, layers in results)
-    clips = [(mutant.name, 2 in layers) for mutant, clip, layers in results if clip]
-    missed = [name for name, by_two in clips if not by_two]
-    print(
-        f"\n{caught} of {len(results)} caught by layers 1, 2 or 4; of {len(clips)} that halve noise or drop a clip, ",
-        end="",
-    )
-    print(f"layer 2 alone caught {len(clips) - len(missed)}{': not ' + ', '.join(missed) if missed else ''}.", end=" ")
-    print(f"{time.monotonic() - begin:.0f} s.")
-    return int(caught < min(20, len(results)) or bool(missed))
+    said, enough = summary(results)
+    print(said)
+    if not only:
+        marks = lambda layers: " | ".join("caught" if layer in layers else "" for layer in LAYERS)
+        rows = [f"| {m.name} | {m.bug} | {'yes' if clip else ''} | {marks(layers)} |" for m, clip, layers in results]
+        table = "\n".join([f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}", *rows])
+        before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}{said}\n\n{table}\n{END}{rest.partition(END)[2]}", "utf-8")
+    return int(not enough)
 
 
 if __name__ == "__main__":

@@ -59,11 +59,15 @@ def lower_mean(values: Array, confidence: float) -> float:
     return float(values.mean() - stats.t.ppf(confidence, n - 1) * values.std(ddof=1) / math.sqrt(n))
 
 
-def noise_width(squares: Array, confidence: float) -> tuple[float, float, float]:
-    """The width of noise in units of what is claimed, with both bounds, from each run's mean square."""
-    half = stats.t.ppf(confidence, len(squares) - 1) * squares.std(ddof=1) / math.sqrt(len(squares))
-    middle = float(squares.mean())
-    return math.sqrt(middle), math.sqrt(max(middle - half, 0.0)), math.sqrt(middle + half)
+def noise_width(squares: Array, degrees: float, confidence: float) -> tuple[float, float]:
+    """The width of noise in units of what is claimed, and its upper bound, from each run's mean square.
+
+    Along k unit vectors, Gaussian noise has the mean square sum_i e_i chi2_1 with the eigenvalues e of their Gram matrix
+    over k. It is taken for chi2_n/n of n = 1/sum_i e_i^2 = k^2/|Gram|_F^2 ``degrees`` (Satterthwaite), which has the same
+    variance and the longer tail below: nobody is accused too often.
+    """
+    square, n = float(squares.mean()), degrees * len(squares)
+    return math.sqrt(square), math.sqrt(square * n / float(stats.chi2.ppf(1.0 - confidence, n)))
 
 
 def check_enough(canaries: int, runs: int, mu: float, confidence: float) -> None:

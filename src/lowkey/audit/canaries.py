@@ -27,6 +27,8 @@ from lowkey.testing.watching import Record
 FACTORS = (1.0, 0.3, 0.05)  # on the history's noise: the auditor may choose any history
 CELLS = 4e7  # numbers that the canaries' contributions may hold in all: 320 MB
 PROBES = 150  # users of random kinds, from which the best kinds are learnt
+OF_A_KIND = 12  # canaries, whatever their reach
+BEYOND, FURTHER = -1, 100.0  # a kind of its own: users so far outside the scale that no reader lets them pass
 Array = NDArray[np.float64]
 Person = Any  # items, values and a key; or whatever the history's ``data`` takes
 
@@ -99,8 +101,9 @@ class Canaries:
     base: Array  # what the seconds add, in grid units: (pairs, numbers), or nothing
     shift: Array  # how far the posts move if the first is in and not the second
     reach: Array  # the mu of each pair at each post
-    best: Array  # the largest mu at each post, of all who were tried
+    best: Array  # the largest mu at each post, of all within the scale who were tried
     chosen: int  # so many of the pairs, the first ones, are the worst for all posts together
+    kinds: NDArray[np.int64]  # of each pair: how many ratings, or BEYOND. Noise may be too narrow for some kinds only
 
     @property
     def mu(self) -> Array:
@@ -127,20 +130,23 @@ def choose_history(make: Any, domain: Domain, rows: list[Row], keys: NDArray[np.
 
 
 def worst_canaries(history: History, count: int, rng: np.random.Generator) -> Canaries:
-    """``count`` users (or pairs of users) with the largest mu, and under add/remove also the worst of each post."""
-    people, units = _candidates(history, max(8, min(count, int(CELLS / history.scale.size))), rng)
-    mus = history.norms(units)
-    if history.known.adjacency == "add-remove":
-        top = np.argsort(-(mus**2).sum(axis=1), kind="stable")[:count]
-        picked = np.concatenate([top, np.setdiff1d(mus.argmax(axis=0), top)])
-        nobody = np.zeros((0, units.shape[1]))
-        return Canaries([people[i] for i in picked], [], nobody, units[picked], mus[picked], mus.max(axis=0), len(top))
-    firsts, seconds = _far_pairs((units * history.scale).astype(np.float32))
-    shift = units[firsts] - units[seconds]
+    """``count`` users or pairs with the largest mu; beside them the worst of each post, and some of every kind."""
+    people, units, kinds = _candidates(history, max(8, min(count, int(CELLS / history.scale.size))), rng)
+    firsts, seconds, base = np.arange(len(people)), list[int](), np.zeros((0, units.shape[1]))
+    shift = units
+    if history.known.adjacency == "replace-one":
+        firsts, seconds = _far_pairs((units * history.scale).astype(np.float32))
+        base, kinds = units[seconds], np.minimum(kinds[firsts], kinds[seconds])
+        shift = units[firsts] - base
     reach = history.norms(shift)
-    order = np.argsort(-(reach**2).sum(axis=1), kind="stable")[:count]
-    pairs = [people[i] for i in firsts[order]], [people[i] for i in seconds[order]]
-    return Canaries(*pairs, units[seconds[order]], shift[order], reach[order], reach.max(axis=0), len(order))
+    within = np.flatnonzero(kinds != BEYOND)
+    top = within[np.argsort(-(reach[within] ** 2).sum(axis=1), kind="stable")[:count]]
+    others = [np.flatnonzero(kinds == kind)[:OF_A_KIND] for kind in np.unique(kinds)]
+    others.append(within[reach[within].argmax(axis=0)])
+    picked = np.concatenate([top, np.setdiff1d(np.concatenate(others), top)])
+    pairs = [people[firsts[i]] for i in picked], [people[seconds[i]] for i in picked] if len(seconds) else []
+    base = base[picked] if len(seconds) else base
+    return Canaries(*pairs, base, shift[picked], reach[picked], reach[within].max(axis=0), len(top), kinds[picked])
 
 
 def typical_canaries(history: History, count: int, rng: np.random.Generator) -> Canaries:
@@ -149,24 +155,35 @@ def typical_canaries(history: History, count: int, rng: np.random.Generator) -> 
     people: list[Person] = [(*history.rows[i], int(rng.integers(1, 2**62))) for i in places]
     units = np.stack([history.added_by(person) for person in people])
     mus = history.norms(units)
-    return Canaries(people, [], np.zeros((0, units.shape[1])), units, mus, mus.max(axis=0), len(people))
+    kinds = np.array([len(items) for items, *_ in people])
+    return Canaries(people, [], np.zeros((0, units.shape[1])), units, mus, mus.max(axis=0), len(people), kinds)
 
 
-def _candidates(history: History, count: int, rng: np.random.Generator) -> tuple[list[Person], Array]:
+def _candidates(history: History, count: int, rng: np.random.Generator) -> tuple[list[Person], Array, NDArray[np.int64]]:
     """Users of a gallery, along the posts' directions and of random kinds; then more of the kinds that did best."""
     domain, kinds = history.domain, [_kind(history.domain, rng) for _ in range(PROBES)]
-    known = [*gallery(domain, history.rows).values(), *(row for _, row in aligned(domain, history.known))]
+    shown = list(gallery(domain, history.rows).values())
     if history.known.adjacency == "replace-one":
         count *= 2
-    people = [(*row, int(rng.integers(1, 2**62))) for row in known[: 2 * count]]
+    further = _stretched(domain, shown)
+    known = [*further, *[*shown, *(row for _, row in aligned(domain, history.known))][: 2 * count]]
+    people = [(*row, int(rng.integers(1, 2**62))) for row in known]
     people += [_crafted(domain, kind, rng) for kind in kinds]
     units = [history.added_by(person) for person in people]
     mus = np.sqrt((history.norms(np.stack(units)) ** 2).sum(axis=1))
     best = np.argsort(-mus[-PROBES:], kind="stable")[: PROBES // 15]
-    while len(people) < PROBES + len(known[: 2 * count]) + int(1.2 * count):
+    for _ in range(int(1.2 * count)):
         people.append(_crafted(domain, kinds[rng.choice(best)], rng))
         units.append(history.added_by(people[-1]))
-    return people, np.stack(units)
+    return people, np.stack(units), np.array([BEYOND] * len(further) + [len(items) for items, *_ in people[len(further) :]])
+
+
+def _stretched(domain: Domain, rows: list[Row]) -> list[Row]:
+    """The same users far beyond the scale. No reader lets them pass, but a kernel's bounds must hold for them too."""
+    if domain.rating_range is None:
+        return []
+    middle = np.float32(sum(domain.rating_range) / 2.0)
+    return [(items, middle + np.float32(FURTHER) * (values - middle)) for items, values in rows if len(items)]
 
 
 def _kind(domain: Domain, rng: np.random.Generator) -> tuple[int, int]:

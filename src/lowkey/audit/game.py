@@ -37,13 +37,6 @@ class Played:
         inside = self.inside[:, : self.canaries.chosen]
         return Scores(self.together + inside * self.canaries.mu, inside, self.canaries.mu)
 
-    def scores_at(self, post: int) -> Scores | None:
-        """Of those canaries who have something to add to a post."""
-        reach = self.canaries.reach[:, post]
-        some = reach > 0.0
-        inside = self.inside[:, some]
-        return Scores(self.along[post][:, some] + inside * reach[some], inside, reach[some]) if some.any() else None
-
 
 def play(history: History, canaries: Canaries, runs: int, rng: np.random.Generator, noise: NoiseSource) -> Played:
     """``runs`` independent runs; raises a ``Violation`` where a sum is not that of the people in it."""

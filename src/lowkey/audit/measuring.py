@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from lowkey.audit.bounds import check_enough, noise_width
+from lowkey.audit.bounds import check_enough
 from lowkey.audit.canaries import History, choose_history, typical_canaries, worst_canaries
 from lowkey.audit.game import Played, play
 from lowkey.audit.membership import attack_membership
 from lowkey.audit.noise import look_at
 from lowkey.audit.precision import attack_precision
-from lowkey.audit.result import AuditResult, Layer, PostFound, as_epsilon, roc_of
+from lowkey.audit.result import AuditResult, Layer, as_epsilon, roc_of
 from lowkey.audit.stand_in import MOST_USERS, Crowd, made_up_rows, opened, people_of, stand_in_domain, through_a_file
+from lowkey.audit.verdict import FALSE_ALARM, above_claim, posts_found
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.errors import LowkeyError, refuse
@@ -31,7 +35,6 @@ from lowkey.testing.watching import Violation
 MOST_CANARIES = 1000  # of one run
 NEIGHBOURS = 24  # whole fits that are replayed
 TARGETS = 8  # of the black-box attack
-FALSE_ALARM = 1e-5  # of a layer's verdict, for code that is right
 
 
 def audit(
@@ -71,22 +74,36 @@ def audit(
     noise = NoiseSource() if noise is None else noise
     found: list[Layer] = []
     if 1 in layers:
-        found.append(_replay(make, domain, crowd, data is None))
+        with _as_finding(found, 1):
+            found.append(_replay(make, domain, crowd, data is None))
     if {2, 4} & set(layers):
-        try:
+        with _as_finding(found, 2 if 2 in layers else 4):  # where the game breaks, its noise can't be told from the rest
             history = choose_history(make, domain, *crowd, 5)
-            worst = worst_canaries(history, canaries // runs, rng)
-            played = play(history, worst, runs, rng, noise)
+            played = play(history, worst_canaries(history, canaries // runs, rng), runs, rng, noise)
             if 2 in layers:
                 result, layer = _canaries(result, history, played, rng)
                 found.append(layer)
             if 4 in layers:
                 found.append(_noise(history, played, noise))
-        except Violation as error:
-            found.append(Layer(2 if 2 in layers else 4, False, str(error)))  # and the noise can't be told from the rest
     if 3 in layers:
-        found.append(_black_box(make, domain, crowd, rng, confidence, noise))
+        with _as_finding(found, 3):
+            found.append(_black_box(make, domain, crowd, rng, noise))
     return replace(result, layers=tuple(sorted(found, key=lambda layer: layer.number)))
+
+
+@contextmanager
+def _as_finding(found: list[Layer], number: int) -> Iterator[None]:
+    """What is violated, or breaks down under attack, fails its layer in one line; a refusal is the caller's to read."""
+    try:
+        yield
+    except (LowkeyError, MemoryError):
+        raise
+    except Violation as error:
+        found.append(Layer(number, False, str(error)))
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"line {place.lineno} of {Path(place.filename).name}"
+        found.append(Layer(number, False, f"the code breaks down under attack: {type(error).__name__} in {where}"))
 
 
 def _check(estimator: Any, layers: Sequence[int]) -> None:
@@ -111,19 +128,16 @@ def _replay(make: Any, domain: Domain, crowd: Crowd, from_file: bool) -> Layer:
     """Layer 1: whole fits on neighbours, under the posts of the first; of a made-up crowd from the file on."""
     rows, keys = crowd
     largest: dict[str, float] = {}
-    try:
-        known = record(make(), domain, rows, keys, SeededNoise(11))
-        users = [*gallery(domain, rows).values(), *(row for _, row in aligned(domain, known))]
-        users = [row for row in users if len(row[0])][:NEIGHBOURS]  # in a file there is nobody without a rating
-        for row, place in zip(users, itertools.cycle([0, len(rows) // 2, len(rows) - 1]), strict=False):
-            if from_file:
-                other = through_a_file(domain, rows, row, place, known.adjacency == "replace-one")
-            else:
-                other = neighbour(rows, keys, row, known.adjacency, place)
-            for name, share in replay_shares(known, make(), domain, *other).items():
-                largest[name] = max(share, largest.get(name, 0.0))
-    except Violation as error:
-        return Layer(1, False, str(error), largest)
+    known = record(make(), domain, rows, keys, SeededNoise(11))
+    users = [*gallery(domain, rows).values(), *(row for _, row in aligned(domain, known))]
+    users = [row for row in users if len(row[0])][:NEIGHBOURS]  # in a file there is nobody without a rating
+    for row, place in zip(users, itertools.cycle([0, len(rows) // 2, len(rows) - 1]), strict=False):
+        if from_file:
+            other = through_a_file(domain, rows, row, place, known.adjacency == "replace-one")
+        else:
+            other = neighbour(rows, keys, row, known.adjacency, place)
+        for name, share in replay_shares(known, make(), domain, *other).items():
+            largest[name] = max(share, largest.get(name, 0.0))
     most = max(largest, key=lambda name: largest[name])
     figure = f"{len(users)} neighbours move a sum by at most {largest[most]:.4f} of what is declared ({most})"
     return Layer(1, True, figure, largest)
@@ -131,22 +145,9 @@ def _replay(make: Any, domain: Domain, crowd: Crowd, from_file: bool) -> Layer:
 
 def _canaries(result: AuditResult, history: History, played: Played, rng: np.random.Generator) -> tuple[AuditResult, Layer]:
     """Layer 2: bounds for all posts together, and for each."""
-    scores, strict = played.scores(), 1.0 - FALSE_ALARM / (len(history.spans) + 2)
+    scores, above = played.scores(), above_claim(history, played, result.mu)
     measured, lower = scores.gaussian(result.confidence)
     free = scores.free(result.confidence)
-    posts, above = list[PostFound](), list[str]()
-    for at, entry in enumerate(history.known.entries):
-        with np.errstate(invalid="ignore"):
-            squares = np.nanmean(played.along[at][:, played.canaries.reach[:, at] > 0.0] ** 2, axis=1)
-        mu, best = float(history.mus[at]), float(played.canaries.best[at])
-        if not best or not np.isfinite(squares).all():
-            continue
-        width, _, widest = noise_width(squares, result.confidence)
-        posts.append(PostFound(entry.statistic.name, mu, best / mu, width, best / widest))
-        if best / noise_width(squares, strict)[2] > mu * (1.0 + 1e-9):
-            above.append(f"{entry.statistic.name} has mu {best / widest:.3g}, claimed {mu:.3g}")
-    if scores.gaussian(strict)[1] > result.mu or scores.free(strict) > result.mu:
-        above.insert(0, "all posts together cost more than is claimed")
     delta = result.delta
     typical = as_epsilon(float(typical_canaries(history, 60, rng).mu.mean()), delta)  # as they are, in the claimed noise
     result = replace(
@@ -156,7 +157,7 @@ def _canaries(result: AuditResult, history: History, played: Played, rng: np.ran
         lower_epsilon=as_epsilon(lower, delta),
         free_epsilon=as_epsilon(free, delta),
         typical_epsilon=typical,
-        posts=tuple(posts),
+        posts=tuple(posts_found(history, played, result.confidence)),
         roc=roc_of(scores.values, scores.inside),
     )
     figure = (
@@ -181,9 +182,7 @@ def _noise(history: History, played: Played, noise: NoiseSource) -> Layer:
     return Layer(4, not odd, "; ".join(odd) or figure, details)
 
 
-def _black_box(
-    make: Any, domain: Domain, crowd: Crowd, rng: np.random.Generator, confidence: float, noise: NoiseSource
-) -> Layer:
+def _black_box(make: Any, domain: Domain, crowd: Crowd, rng: np.random.Generator, noise: NoiseSource) -> Layer:
     """Layer 3: membership from what is published."""
     people = people_of(crowd)
     order = sorted(range(len(people)), key=lambda i: -len(people[i][0]))[:TARGETS]

@@ -113,7 +113,8 @@ def trace(epsilon: float, delta: float, confidence: float, seed: int | None) -> 
     pairs = [[(d, sign * 1e6) for d in directions] for sign in (1.0, -1.0)]
     firsts, seconds = (np.stack([history.added_by(person) for person in people]) for people in pairs)
     reach = history.norms(firsts - seconds)
-    worst = Canaries(pairs[0], pairs[1], seconds, firsts - seconds, reach, reach.max(axis=0), len(directions))
+    alike = np.zeros(len(directions), np.int64)
+    worst = Canaries(pairs[0], pairs[1], seconds, firsts - seconds, reach, reach.max(axis=0), len(directions), alike)
     played = play(history, worst, RECORD_RUNS, rng, NoiseSource())
     return _judged("DPTraceRegression", "one record", quiet.price, played.scores(), confidence)
 
