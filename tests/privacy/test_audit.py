@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ from scipy import stats
 
 import lowkey as lk
 from lowkey.audit.bounds import Scores, noise_width
-from lowkey.audit.canaries import choose_history, worst_canaries
+from lowkey.audit.canaries import BEYOND, choose_history, worst_canaries
 from lowkey.audit.game import play
 from lowkey.audit.precision import attack_precision, haney, mironov, naive, ours
 from lowkey.audit.stand_in import made_up_rows, stand_in_domain, through_a_file
 from lowkey.audit.tasks import one_bit
+from lowkey.audit.verdict import above_claim
 from lowkey.cli.main import run
 from lowkey.errors import InputError
 from lowkey.privacy.accounting import gaussian_mu
@@ -47,7 +49,45 @@ def test_half_the_noise_is_seen_by_every_bound() -> None:
     game = made_scores(np.random.default_rng(6), width=0.5)
     assert game.gaussian(0.99999)[1] > MU
     assert game.free(0.99999) > MU
-    assert noise_width((game.values - game.inside * MU) ** 2 @ np.full(200, 1 / 200), 0.99999)[2] < 0.6
+
+
+def test_the_width_of_noise_is_bounded_as_often_as_it_says() -> None:
+    """Of 400 games along directions that are far from orthogonal, at 95 %: more than 38 misses have a chance of 1e-4."""
+    rng = np.random.default_rng(7)
+    directions = rng.standard_normal((30, 5)) + np.array([3.0, 0.0, 0.0, 0.0, 0.0])
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    degrees = 30**2 / ((directions @ directions.T) ** 2).sum()
+    squares = ((rng.standard_normal((400, 25, 5)) @ directions.T) ** 2).mean(axis=2)
+    widest = np.array([noise_width(game, degrees, 0.95)[1] for game in squares])
+    assert (widest < 1.0).sum() <= stats.binom.isf(1e-4, 400, 0.05)
+    assert np.median(widest) < 1.5
+    assert noise_width(squares[0] / 4.0, degrees, 0.99999)[1] < 1.0
+
+
+def test_noise_that_is_too_narrow_for_one_kind_of_user_is_found() -> None:
+    """Half as wide along users with one rating, and as it should be along all others."""
+    domain = stand_in_domain()
+    history = choose_history(lambda: lk.DPMoments(1.0, 1e-5), domain, *through_a_file(domain, made_up_rows(domain, 3)), 5)
+    rng = np.random.default_rng(1)
+    canaries = worst_canaries(history, 100, rng)
+    assert (canaries.kinds == BEYOND).sum() > 5
+    assert (canaries.kinds[: canaries.chosen] != BEYOND).all()
+    played = play(history, canaries, 25, rng, NoiseSource())
+    assert above_claim(history, played, history.mu) == []
+    narrow = [np.where(canaries.kinds == 1, along / 2.0, along) for along in played.along]
+    found = above_claim(history, replace(played, along=narrow), history.mu)
+    assert any("users with 1 ratings" in line for line in found), found
+
+
+def test_code_that_breaks_down_fails_in_one_line() -> None:
+    class Broken(NoiseSource):
+        def rounded_gaussian(self, scale: float, size: int):
+            raise AttributeError("nothing of this message is shown")
+
+    found = lk.audit(lk.DPBias(1.0, 1e-5), noise=Broken(), **EASY)
+    assert found.failed == [2]
+    assert "breaks down under attack: AttributeError in line" in str(found)
+    assert "nothing of" not in str(found)
 
 
 def test_a_sound_method_comes_near_its_claim_and_not_above() -> None:

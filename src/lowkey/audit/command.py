@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,6 +74,7 @@ def audit(
     _check(file, like, attach)
     wanted = _numbers(layers)
     with screen.working("Setting up"):
+        from lowkey.audit.measuring import checked
         from lowkey.audit.result import NO_PROOF
 
         data, domain, same = None, None, True
@@ -86,15 +89,20 @@ def audit(
         else:
             jobs = _jobs(method, o.parameters(settings), epsilon, delta, adjacency, wanted, canaries)
             domain = _stand_in(binary, scale, items)
+        for estimator, of_it, scores in jobs:
+            checked(estimator, domain if data is None else data.domain, of_it, scores, confidence)
     if data is not None:
         screen.say(CURATOR_ONLY, "bold red")
     if not same:
         screen.say(
             "The release was made with settings that its folder does not tell: the stand-in has the defaults.", "yellow"
         )
-    results = _run(screen, jobs, data, domain, confidence, seed)
+    options = {"domain": domain, "confidence": confidence, "seed": seed}
+    calls = [partial(_measured, *job, data, options) for job in jobs]
     if like is None and data is None and (method is None or method in TASKS):
-        results += _tasks(screen, method, (epsilon, delta, confidence, seed))
+        numbers = epsilon, delta, confidence, seed
+        calls += [partial(_task, name, *numbers) for name in (TASKS if method is None else [method])]
+    results = _run(screen, calls, data is not None)
     _show(screen, results)
     if plot is not None:
         results[0].plot(plot)
@@ -196,42 +204,38 @@ def _jobs(
     return made
 
 
-def _run(screen: Screen, jobs: list[Any], data: Any, domain: Any, confidence: float, seed: int | None) -> list[Any]:
-    """One after the other, or, where there are several, in two processes of their own."""
-    options = {"domain": domain, "confidence": confidence, "seed": seed}
-    workers = min(2, os.cpu_count() or 1, len(jobs))
-    with screen.working("Auditing", len(jobs)) as advance:
-        if workers < 2 or data is not None:
-            return [_measured((*job, data, options), advance) for job in jobs]
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-            waiting = [pool.submit(_measured, (*job, None, options)) for job in jobs]
+def _run(screen: Screen, calls: list[Callable[[], Any]], here: bool) -> list[Any]:
+    """One after the other, or, where there are several, in two processes of their own, of one thread each."""
+    from numba import set_num_threads
+
+    with screen.working("Auditing", len(calls)) as advance:
+        if here or min(os.cpu_count() or 1, len(calls)) < 2:
+            return [_and_then(call, advance) for call in calls]
+        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn"), set_num_threads, (1,)) as pool:
+            waiting = [pool.submit(call) for call in calls]
             for done in as_completed(waiting):
                 done.result()
                 advance()
             return [done.result() for done in waiting]
 
 
-def _measured(job: tuple[Any, ...], advance: Any = None) -> Any:
+def _and_then(call: Callable[[], Any], advance: Callable[[], None]) -> Any:
+    found = call()
+    advance()
+    return found
+
+
+def _measured(estimator: Any, layers: list[int], canaries: int, data: Any, options: dict[str, Any]) -> Any:
     from lowkey.audit.measuring import audit as measure
 
-    estimator, layers, canaries, data, options = job
-    found = measure(estimator, data, layers=layers, canaries=canaries, **options)
-    if advance is not None:
-        advance()
-    return found
+    return measure(estimator, data, layers=layers, canaries=canaries, **options)
 
 
-def _tasks(screen: Screen, only: str | None, arguments: tuple[Any, ...]) -> list[Any]:
-    """One-bit completion, trace regression and a stream, each with canaries of its own."""
+def _task(name: str, *numbers: Any) -> Any:
+    """One-bit completion, trace regression or a stream, each with canaries of its own."""
     from lowkey.audit import tasks
 
-    chosen = [only] if only is not None else list(TASKS)
-    found: list[Any] = []
-    with screen.working("Auditing other units and streams", len(chosen)) as advance:
-        for name in chosen:
-            found.append(getattr(tasks, TASKS[name])(*arguments))
-            advance()
-    return found
+    return getattr(tasks, TASKS[name])(*numbers)
 
 
 def _show(screen: Screen, results: list[Any]) -> None:

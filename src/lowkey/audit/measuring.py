@@ -27,6 +27,7 @@ from lowkey.data.ratings import Ratings
 from lowkey.errors import LowkeyError, refuse
 from lowkey.methods.base import Recommender
 from lowkey.privacy.noise import NoiseSource, SeededNoise
+from lowkey.privacy.plan import Plan
 from lowkey.testing.attackers import aligned, gallery
 from lowkey.testing.replaying import record, replay_shares
 from lowkey.testing.suites import neighbour
@@ -59,12 +60,8 @@ def audit(
     >>> lk.audit(lk.DPBias(epsilon=1.0, delta=1e-5), layers=[2], canaries=20_000).ok  # doctest: +SKIP
     True
     """
-    _check(estimator, layers)
+    domain, plan, runs = checked(estimator, data.domain if data is not None else domain, layers, canaries, confidence)
     rng = np.random.default_rng(seed)
-    domain = data.domain if data is not None else domain if domain is not None else _domain_for(estimator)
-    plan = estimator.plan(domain)
-    runs = max(1, canaries // min(MOST_CANARIES, max(1, canaries // 40)))
-    check_enough(canaries, runs, plan.price.mu, confidence)
     crowd = opened(data, MOST_USERS, rng) if data is not None else through_a_file(domain, made_up_rows(domain, 3))
     result = AuditResult(
         type(estimator).__name__, plan.adjacency, plan.price.epsilon, plan.delta, confidence, mu=plan.price.mu,
@@ -106,12 +103,20 @@ def _as_finding(found: list[Layer], number: int) -> Iterator[None]:
         found.append(Layer(number, False, f"the code breaks down under attack: {type(error).__name__} in {where}"))
 
 
-def _check(estimator: Any, layers: Sequence[int]) -> None:
+def checked(
+    estimator: Any, domain: Domain | None, layers: Sequence[int], canaries: int, confidence: float
+) -> tuple[Domain, Plan, int]:
+    """The domain and plan of an audit, and its number of runs; refuses what can't be measured, before anything begins."""
     if not isinstance(estimator, Recommender) or not estimator.private:
         needed = "a private recommender, such as lk.DPMoments(epsilon=1, delta=1e-6)"
         refuse("an audit", got=f"{type(estimator).__name__}", needed=needed, try_="one of these")
     if not layers or not set(layers) <= {1, 2, 3, 4}:
         refuse("layers", got=f"{list(layers)}", needed="some of 1, 2, 3 and 4", try_="layers=[1, 2]")
+    domain = _domain_for(estimator) if domain is None else domain
+    plan = estimator.plan(domain)
+    runs = max(1, canaries // min(MOST_CANARIES, max(1, canaries // 40)))
+    check_enough(canaries, runs, plan.price.mu, confidence)
+    return domain, plan, runs
 
 
 def _domain_for(estimator: Any) -> Domain:
