@@ -35,7 +35,7 @@ from lowkey.testing.watching import Record, RecordingBillboard, Violation, Watch
 FALSE_ALARM = 1e-5
 SIDE, SIGN_RUNS = 40, 25  # 1,600 signs, so often
 RECORDS, SHAPE, RECORD_RUNS = 60, (7, 5), 60
-N_ITEMS, STREAM_RUNS, RELEASES, SPEAKERS = 60, 20, 4, 2000
+N_ITEMS, STREAM_RUNS, RELEASES, SPEAKERS = 2000, 25, 4, 4000  # many items: one noise for many speakers would say less
 DAY = 86_400
 
 
