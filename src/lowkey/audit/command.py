@@ -231,11 +231,16 @@ def _measured(estimator: Any, layers: list[int], canaries: int, data: Any, optio
     return measure(estimator, data, layers=layers, canaries=canaries, **options)
 
 
-def _task(name: str, *numbers: Any) -> Any:
+def _task(name: str, epsilon: float, delta: float, confidence: float, seed: int | None) -> Any:
     """One-bit completion, trace regression or a stream, each with canaries of its own."""
     from lowkey.audit import tasks
+    from lowkey.audit.result import AuditResult
+    from lowkey.audit.verdict import as_finding
 
-    return getattr(tasks, TASKS[name])(*numbers)
+    failed: list[Any] = []
+    with as_finding(failed, 2):
+        return getattr(tasks, TASKS[name])(epsilon, delta, confidence, seed)
+    return AuditResult(name, "its own unit", epsilon, delta, confidence, layers=tuple(failed))
 
 
 def _show(screen: Screen, results: list[Any]) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +18,7 @@ from lowkey.audit.noise import look_at
 from lowkey.audit.precision import attack_precision
 from lowkey.audit.result import AuditResult, Layer, as_epsilon, roc_of
 from lowkey.audit.stand_in import MOST_USERS, Crowd, made_up_rows, opened, people_of, stand_in_domain, through_a_file
-from lowkey.audit.verdict import FALSE_ALARM, above_claim, posts_found
+from lowkey.audit.verdict import FALSE_ALARM, above_claim, as_finding, posts_found
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.errors import LowkeyError, refuse
@@ -31,7 +28,6 @@ from lowkey.privacy.plan import Plan
 from lowkey.testing.attackers import aligned, gallery
 from lowkey.testing.replaying import record, replay_shares
 from lowkey.testing.suites import neighbour
-from lowkey.testing.watching import Violation
 
 MOST_CANARIES = 1000  # of one run
 NEIGHBOURS = 24  # whole fits that are replayed
@@ -71,10 +67,10 @@ def audit(
     noise = NoiseSource() if noise is None else noise
     found: list[Layer] = []
     if 1 in layers:
-        with _as_finding(found, 1):
+        with as_finding(found, 1):
             found.append(_replay(make, domain, crowd, data is None))
     if {2, 4} & set(layers):
-        with _as_finding(found, 2 if 2 in layers else 4):  # where the game breaks, its noise can't be told from the rest
+        with as_finding(found, 2 if 2 in layers else 4):  # where the game breaks, its noise can't be told from the rest
             history = choose_history(make, domain, *crowd, 5)
             played = play(history, worst_canaries(history, canaries // runs, rng), runs, rng, noise)
             if 2 in layers:
@@ -83,24 +79,9 @@ def audit(
             if 4 in layers:
                 found.append(_noise(history, played, noise))
     if 3 in layers:
-        with _as_finding(found, 3):
+        with as_finding(found, 3):
             found.append(_black_box(make, domain, crowd, rng, noise))
     return replace(result, layers=tuple(sorted(found, key=lambda layer: layer.number)))
-
-
-@contextmanager
-def _as_finding(found: list[Layer], number: int) -> Iterator[None]:
-    """What is violated, or breaks down under attack, fails its layer in one line; a refusal is the caller's to read."""
-    try:
-        yield
-    except (LowkeyError, MemoryError):
-        raise
-    except Violation as error:
-        found.append(Layer(number, False, str(error)))
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"line {place.lineno} of {Path(place.filename).name}"
-        found.append(Layer(number, False, f"the code breaks down under attack: {type(error).__name__} in {where}"))
 
 
 def checked(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.audit.bounds import noise_width
+from lowkey.audit.bounds import Scores, noise_width
 from lowkey.audit.canaries import BEYOND, OF_A_KIND, Canaries, History
 from lowkey.audit.game import Played
-from lowkey.audit.result import PostFound
+from lowkey.audit.result import Layer, PostFound
+from lowkey.errors import LowkeyError
+from lowkey.testing.watching import Violation
 
 FALSE_ALARM = 1e-5  # of a verdict on code that is right, over all that it looks at
 MOST = 200  # canaries along whom a post's noise is measured
+ANYBODY = "somebody"
 HAIR = 1e-9  # of a claim: nothing is above it by less
 
 
@@ -33,18 +39,20 @@ def above_claim(history: History, played: Played, mu: float) -> list[str]:
     """What is proved to cost more than is claimed: in one line each; of sound code, once in 1/FALSE_ALARM audits.
 
     A post is looked at along all canaries, and along those of each kind alone: noise may be too narrow for one of them.
+    And under other histories: the plan fixes the ratio of reach and noise for all of them.
     """
     canaries, groups = played.canaries, list(_groups(played.canaries))
     strict = 1.0 - FALSE_ALARM / (len(history.spans) * len(groups) + 2)
-    scores, above = played.scores(), list[str]()
-    if scores.gaussian(strict)[1] > mu or scores.free(strict) > mu:
-        above.append("all posts together cost more than is claimed")
+    above = all_above_claim(played.scores(), mu, strict)
     for post, entry in enumerate(history.known.entries):
         claimed, seen = float(history.mus[post]), list[tuple[float, str]]()
         for whom, group in groups:
             most = float(canaries.reach[group, post].max())
             if most:
-                seen.append((most / _width_along(history, played, post, group, strict)[1], whom))
+                widest = _width_along(history, played, post, group, strict)[1]
+                seen.append((most / widest, whom))
+                if whom == ANYBODY:
+                    seen.append((claimed * history.reached.get(entry.statistic.name, 0.0) / widest, "another history"))
         if seen and max(seen)[0] > claimed * (1.0 + HAIR):
             above.append(
                 f"{entry.statistic.name} has mu {max(seen)[0]:.3g} or more for {max(seen)[1]}, claimed {claimed:.3g}"
@@ -52,8 +60,29 @@ def above_claim(history: History, played: Played, mu: float) -> list[str]:
     return above
 
 
+def all_above_claim(scores: Scores, mu: float, confidence: float = 1.0 - FALSE_ALARM) -> list[str]:
+    """The same of all posts together."""
+    more = scores.gaussian(confidence)[1] > mu or scores.free(confidence) > mu
+    return ["all posts together cost more than is claimed"] if more else []
+
+
+@contextmanager
+def as_finding(found: list[Layer], number: int) -> Iterator[None]:
+    """What is violated, or breaks down under attack, fails its layer in one line; a refusal is the caller's to read."""
+    try:
+        yield
+    except (LowkeyError, MemoryError):
+        raise
+    except Violation as error:
+        found.append(Layer(number, False, str(error)))
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"line {place.lineno} of {Path(place.filename).name}"
+        found.append(Layer(number, False, f"the code breaks down under attack: {type(error).__name__} in {where}"))
+
+
 def _groups(canaries: Canaries) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    yield "somebody", canaries.kinds != BEYOND
+    yield ANYBODY, canaries.kinds != BEYOND
     for kind in np.unique(canaries.kinds):
         group = canaries.kinds == kind
         if kind == BEYOND:
