@@ -153,6 +153,10 @@ def test_a_sign_is_worth_its_epsilon() -> None:
         (["--attach"], "--attach: got no --like"),
         (["nowhere.csv"], "ratings file"),
         (["--method", "bias", "--epsilon", "-1"], "epsilon"),
+        (["--set", "rank=4"], "--set: got no --method"),
+        (["--method", "stream", "--layers", "1"], "--method stream"),
+        (["--method", "bias", "--seed", "-1"], "--seed"),
+        (["--method", "bias", "--plot", "nowhere/a.svg"], "--plot"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:

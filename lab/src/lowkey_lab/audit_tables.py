@@ -19,6 +19,7 @@ from lowkey.audit.command import DEFAULTS
 from lowkey.audit.game import play
 from lowkey.audit.membership import attack_membership, no_noise
 from lowkey.audit.stand_in import made_up_rows, opened, people_of, stand_in_domain, through_a_file
+from lowkey.audit.verdict import above_claim
 from lowkey.methods.registry import estimator
 from lowkey.privacy.noise import NoiseSource
 from lowkey_lab.pyplot import pyplot
@@ -72,10 +73,10 @@ def alarms() -> int:
         history = choose_history(make, domain, *through_a_file(domain, made_up_rows(domain, 3)), 5)
         canaries = worst_canaries(history, ALARM_CANARIES, rng)
         for _ in range(min(per_method, AUDITS - done)):
-            scores = play(history, canaries, ALARM_RUNS, rng, NoiseSource()).scores()
-            above += scores.gaussian(0.95)[1] > history.mu
-            free += scores.free(0.95) > history.mu
-            wrong += max(scores.gaussian(1.0 - 1e-5)[1], scores.free(1.0 - 1e-5)) > history.mu
+            played = play(history, canaries, ALARM_RUNS, rng, NoiseSource())
+            above += played.scores().gaussian(0.95)[1] > history.mu
+            free += played.scores().free(0.95) > history.mu
+            wrong += bool(above_claim(history, played, history.mu))
             done += 1
         print(f"{name}: {done} audits so far, {above} Gaussian and {free} form-free bounds above the claim", flush=True)
     most = int(stats.binom.isf(0.001, AUDITS, 0.05))

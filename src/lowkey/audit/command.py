@@ -71,8 +71,10 @@ def audit(
     Example: lowkey audit --like release
     """
     begin, screen = time.monotonic(), Screen(quiet, as_json)
-    _check(file, like, attach)
     wanted = _numbers(layers)
+    _check_ways(file, like, attach)
+    _check_method(method, bool(settings), file is not None or like is not None, wanted)
+    _check_rest(seed, plot)
     with screen.working("Setting up"):
         from lowkey.audit.measuring import checked
         from lowkey.audit.result import NO_PROOF
@@ -99,7 +101,7 @@ def audit(
         )
     options = {"domain": domain, "confidence": confidence, "seed": seed}
     calls = [partial(_measured, *job, data, options) for job in jobs]
-    if like is None and data is None and (method is None or method in TASKS):
+    if like is None and data is None and 2 in wanted and (method is None or method in TASKS):
         numbers = epsilon, delta, confidence, seed
         calls += [partial(_task, name, *numbers) for name in (TASKS if method is None else [method])]
     results = _run(screen, calls, data is not None)
@@ -123,13 +125,39 @@ def audit(
         raise typer.Exit(1)
 
 
-def _check(file: Path | None, like: Path | None, attach: bool) -> None:
+def _check_ways(file: Path | None, like: Path | None, attach: bool) -> None:
     if file is not None and like is not None:
         refuse("lowkey audit", got="a file and --like", needed="one of the two", try_="--like for a stand-in")
     if attach and like is None:
         refuse("--attach", got="no --like", needed="the release folder that it is for", try_="--like release --attach")
     if file is not None:
         o.check_file(str(file))
+
+
+def _check_method(method: str | None, own: bool, given: bool, layers: list[int]) -> None:
+    """What would otherwise be ignored is refused."""
+    if method in TASKS and (given or own or 2 not in layers):
+        needed = "a stand-in of its own, its own settings, and layer 2"
+        refuse(
+            f"--method {method}",
+            got="a file, --like, --set or other layers",
+            needed=needed,
+            try_=f"--method {method} alone",
+        )
+    if own and method is None:
+        refuse("--set", got="no --method", needed="the method that it is for", try_="--method als --set rank=4")
+
+
+def _check_rest(seed: int | None, plot: Path | None) -> None:
+    if seed is not None and seed < 0:
+        refuse("--seed", got=f"{seed}", needed="a whole number from 0 on", try_="--seed 1")
+    if plot is not None and not plot.absolute().parent.is_dir():
+        refuse(
+            "--plot",
+            got=f"'{plot}', whose folder does not exist",
+            needed="a file in a folder that does",
+            try_="--plot audit.svg",
+        )
 
 
 def _numbers(layers: str) -> list[int]:
