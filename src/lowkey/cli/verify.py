@@ -97,7 +97,7 @@ def explain(folder: o.Folder) -> None:
         f"{report.protected}: {report.unit_in_words}. The promise compares {report.adjacency_in_words}."
     )
     screen.say(f"\nTrust is {report.trust_model}.")
-    posts = "; ".join(f"{p.posts} x {p.name} of {p.fit} ({100 * p.share:.0f} % of the budget)" for p in report.posts)
+    posts = "; ".join(f"{p.what} ({p.fit}, {100 * p.share:.0f} % of the budget)" for p in report.posts)
     screen.say(f"\nThe data were looked at only through these noisy sums: {posts}. {report.budget}")
     first, second = report.accountants
     screen.say(

@@ -21,10 +21,12 @@ from lowkey.report.posts import describe_history, describe_posts, fits_in_words
 from lowkey.report.questions import questions, registry_entry
 
 RULES_IN_WORDS = {
-    "factors": "A score is an item's own level plus the match of the item's factors with the user's factors, which the "
+    "factors": "A score is how much an item is liked at large, moved by how well it fits the user's own taste, which the "
     "user's own device computes from the user's own history.",
     "item-weights": "A score is a weighted sum over the items of a user's own history; the weights between items are "
     "released.",
+    "lists": "A list is what many people take, moved by what goes together with the user's own history; how popular items "
+    "are, and which go together, is released, and the list is made on the user's own device.",
     "signs": "A score is the chance of a like, from the match of the item's factors with the user's factors, which the "
     "user's own device computes from the user's own likes and dislikes.",
     "replay": "A user's own device repeats the training steps on the user's own history; the released directions and step "
@@ -38,11 +40,11 @@ NOT_COVERED = (
     "Other releases about the same people that are not on this ledger: they add to the cost.",
 )
 ERASURE = (
-    "Who asks for erasure is taken out of the raw data, and so out of every later release. This release stays as it is: "
-    "it holds no row of anybody, and how much it can depend on {protected} is bounded by the promise above, whether they "
-    "are in the raw data or not. Who asks for access gets what the raw data hold on them: nothing in this folder can be "
-    "told to be theirs. Whether that is anonymous in the sense of a law is for the curator to judge, with this epsilon and "
-    "delta."
+    "Whoever asks for erasure is taken out of the raw data, and so out of every later release. This release stays as it "
+    "is: it holds no row of anybody, and how much it can depend on {protected} is bounded by the promise above, whether "
+    "they are in the raw data or not. Whoever asks for access gets what the raw data hold on them: nothing in this folder "
+    "can be told to be theirs. Whether that is anonymous in the sense of a law is for the curator to judge, with this "
+    "epsilon and delta."
 )
 IF_WRONG = (
     "Check the folder with lowkey verify and the curator's key or id; if a claim fails, do not use it, and tell the "

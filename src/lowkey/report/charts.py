@@ -24,11 +24,13 @@ STANDALONE = (
 
 
 def share_bars(posts: Sequence[Post]) -> str:
-    """One bar per kind of post, as wide as the page: its share of the budget."""
+    """One bar per kind of post, its rounds together, as wide as the page: its share of the budget."""
+    alike = {post.what: [other for other in posts if other.what == post.what] for post in posts}
+    totals = {what: (sum(post.posts for post in found), sum(post.share for post in found)) for what, found in alike.items()}
     rows = (
-        f"<div><span>{escape(post.what)}<i> {post.posts} {'post' if post.posts == 1 else 'posts'}</i></span>"
-        f"<b>{100.0 * post.share:.1f} %</b><hr><hr class='part' style='width:{100.0 * post.share:.1f}%'></div>"
-        for post in posts
+        f"<div><span>{escape(what)}<i> {count} {'post' if count == 1 else 'posts'}</i></span>"
+        f"<b>{100.0 * share:.1f} %</b><hr><hr class='part' style='width:{100.0 * share:.1f}%'></div>"
+        for what, (count, share) in totals.items()
     )
     return f'<div class="shares">{"".join(rows)}</div>'
 

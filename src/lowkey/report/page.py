@@ -35,7 +35,7 @@ figure { margin: .8rem 0; } svg { display: block; width: 100%; height: auto; fon
 .pair { display: grid; grid-template-columns: 1fr; gap: 0 1.6rem; align-items: center; }
 @media (min-width: 44rem) { .pair { grid-template-columns: 3fr 2fr; } }
 .shares div { display: grid; grid-template-columns: 1fr auto; margin: .7rem 0; font-variant-numeric: tabular-nums; }
-.shares i { color: var(--soft); font-style: normal; font-size: .9rem; } .shares b { font-weight: 600; }
+.shares i { color: var(--soft); font-style: normal; font-size: .9rem; white-space: nowrap; } .shares b { font-weight: 600; }
 .shares hr { grid-column: 1 / 3; grid-row: 2; width: 100%; height: .7rem; margin: .15rem 0 0; border: 0; border-radius: 3px;
   background: var(--rule); } .shares hr.part { background: var(--blue); min-width: 2px; }
 svg text { fill: var(--ink); } .middle { text-anchor: middle; } .end { text-anchor: end; }
@@ -50,15 +50,18 @@ dt { font-weight: 600; margin-top: .7rem; } dd { margin: .1rem 0 0; } dd::first-
 dt span { color: var(--soft); font-weight: 400; display: block; font-size: .9rem; }
 @media print {
   :root { --ink: #000; --soft: #444; --paper: #fff; --card: #f4f4f2; --rule: #ccc; --blue: #1f5fa8; --area: #1f5fa822; }
-  @page { margin: 18mm 16mm; } body { max-width: none; padding: 0; font-size: 10.5pt; }
-  h1, h2, dt { break-after: avoid; } h2 { margin-top: 1.4rem; } h2 + *, dt + dd { break-before: avoid; }
-  figure, tr, li, .shares div, .statement, .verdict, .numbers, .pair { break-inside: avoid; }
+  @page { margin: 16mm; } html { font-size: 9.5pt; } body { max-width: none; padding: 0; line-height: 1.4; }
+  h1, h2, dt { break-after: avoid; } h2 { margin-top: 1.2rem; padding-top: .6rem; } th, td { padding: .2rem .5rem .2rem 0; }
+  h2 + *, dt + dd { break-before: avoid; }
+  section, figure, tr, li, dt, dd, .shares div, .statement, .verdict, .numbers, .pair { break-inside: avoid; }
   p, dd { orphans: 3; widows: 3; }
   .pair { grid-template-columns: 3fr 2fr; } .bar, .area, .shares hr, .statement, .numbers div {
-    print-color-adjust: exact; -webkit-print-color-adjust: exact; } svg { max-height: 75mm; }
+    print-color-adjust: exact; -webkit-print-color-adjust: exact; } svg { max-height: 52mm; }
 }
 code { font-size: .88em; background: var(--card); padding: .1rem .3rem; border-radius: 3px; }
 """
+FACTS = {"n_items": "items in the catalogue", "positional": "items are known by their place alone"}
+WORDS = {"True": "yes", "False": "no", "None": "none"}
 
 
 def report_page(report: PrivacyReport) -> str:
@@ -70,7 +73,7 @@ def report_page(report: PrivacyReport) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(report.title)}</title><style>{STYLE}</style></head><body>\n"
-        + "\n".join(part(report) for part in (_head, _people, _promise, _attacker, _spending, _accounting, _audit, _rest))
+        + "\n".join(_sections(part(report)) for part in PARTS)
         + "\n</body></html>\n"
     )
 
@@ -108,14 +111,17 @@ def _people(report: PrivacyReport) -> str:
 
 
 def _promise(report: PrivacyReport) -> str:
-    bounds = dict.fromkeys((post.what, post.bound) for post in report.posts)
+    bounds = {post.what: [other.bound for other in report.posts if other.what == post.what] for post in report.posts}
+    moved = "; ".join(f"{what} by {_in_turn(found)}" for what, found in bounds.items())
     pairs = (
         ("Unit of privacy", f"{report.protected}: {report.unit_in_words}."),
         ("Neighbouring data sets", f"{report.adjacency}: {report.adjacency_in_words}."),
         ("Trust model", f"{report.trust_model}."),
         (
             "Contribution bounds",
-            f"{report.protected} moves " + "; ".join(f"{what} by {bound}" for what, bound in bounds) + ".",
+            f"{report.protected} moves "
+            + "; ".join(f"{what} by {_in_turn(found)}" for what, found in bounds.items())
+            + ".",
         ),
     )
     return (
@@ -123,6 +129,13 @@ def _promise(report: PrivacyReport) -> str:
         f"<h2>What is public</h2><p>Treated as known to everybody, and not protected:</p>{_list(report.public)}"
         f"<h2>What is not covered</h2>{_list(report.not_covered)}<h2>Caveats</h2>{_list(report.caveats)}"
     )
+
+
+def _in_turn(bounds: list[str]) -> str:
+    """The bounds of rounds that are alike, as one: at most 2, 1.5, 1 in Euclidean length."""
+    different = list(dict.fromkeys(bounds))
+    numbers = ", ".join(bound.split()[2] for bound in different)
+    return different[0] if len(different) == 1 else different[0].replace(different[0].split()[2], numbers, 1)
 
 
 def _attacker(report: PrivacyReport) -> str:
@@ -184,7 +197,8 @@ def _rest(report: PrivacyReport) -> str:
     asked = "".join(
         f"<dt>{escape(q.topic)}<span>{escape(q.question)}</span></dt><dd>{escape(q.answer)}</dd>" for q in report.questions
     )
-    facts = [(name.replace("_", " "), str(value)) for name, value in (*report.domain.items(), *report.settings.items())]
+    known = {**report.domain, **{name: value for name, value in report.settings.items() if name not in report.domain}}
+    facts = [(FACTS.get(name, name.replace("_", " ")), WORDS.get(str(value), str(value))) for name, value in known.items()]
     return (
         f"<h2>Questions of NIST SP 800-226</h2><dl>{asked}</dl>"
         f"<h2>Entry for a registry of deployments</h2>{_table(report.registry_entry.items())}"
@@ -193,6 +207,12 @@ def _rest(report: PrivacyReport) -> str:
         f'<p class="soft">Ledger head <code>{escape(report.ledger_head)}</code>. Check this page without the data: '
         "<code>lowkey verify</code> and the name of its folder.</p>"
     )
+
+
+def _sections(text: str) -> str:
+    """A heading and what belongs to it as one piece, which is not torn apart on paper if it fits a page."""
+    first, *rest = text.split("<h2>")
+    return first + "".join(f"<section><h2>{piece}</section>" for piece in rest)
 
 
 def _list(entries: Iterable[str]) -> str:
@@ -205,3 +225,6 @@ def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _table(pairs: Iterable[tuple[str, str]]) -> str:
     return "<table>" + "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in pairs) + "</table>"
+
+
+PARTS = (_head, _people, _promise, _attacker, _spending, _accounting, _audit, _rest)

@@ -27,6 +27,8 @@ NAMES = {
     "row_gram": "which items are taken together",
     "residual_gram": "which items are liked together",
     "co_ratings": "which items are rated together",
+    "first_view": "which items are liked together, blurred to a sketch",
+    "second_view": "which items are liked together, in the sketch's directions",
     "start_gram": "which items are liked together, for a start",
     "residual_product": "a step towards the main direction of taste",
     "residual_energy": "how much is not explained yet",
@@ -38,6 +40,13 @@ NAMES = {
     "user_moments": "how people's tastes vary",
     "item_gradient": "where to move every item",
     "item_update": "where to move every item",
+    "spectral_start": "which items are liked together, for a start",
+    "cleansed_covariance": "which items are liked together",
+    "gradient": "where to move the model",
+    "last_gradient": "where to move the model, a last time",
+    "minimiser": "the fitted model",
+    "responses": "answers, blurred",
+    "number": "how many there are",
     "signs": "likes and dislikes, some of them flipped",
 }
 

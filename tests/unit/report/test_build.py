@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from estimators import CASES
 from pydantic import ValidationError
 from scipy.stats import norm
 
@@ -18,6 +20,9 @@ from lowkey.privacy.price import Price, at_most, percent, price
 from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.release.writing import facts_of
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
+from lowkey.report.build import RULES_IN_WORDS
+from lowkey.report.posts import NAMES, human_name
+from lowkey.serving.rules import RULES
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +131,19 @@ def test_the_card_names_what_matters(report: PrivacyReport) -> None:
     card = model_card(report)
     for part in ("epsilon = 0.7", "one user", "add-remove", report.statement, "lk.load"):
         assert part in card
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_post_and_rule_has_words_of_its_own(case: Any) -> None:
+    plan = case.make().plan(case.domain)
+    unnamed = [line.name for line in plan.lines if human_name(line.name) not in NAMES.values()]
+    assert unnamed == []
+    assert set(RULES_IN_WORDS) == set(RULES)
+
+
+def test_what_the_curator_left_out_is_named_once(report: PrivacyReport) -> None:
+    page, card = report_page(report), model_card(report)
+    assert page.count("Not stated by the curator: organisation, data set") == 1
+    assert card.count("not stated: organisation, data set") == 1
+    assert "to be answered" not in (page + card).lower()
+    assert page.count("<section>") == page.count("<h2>") == page.count("</section>") > 10  # each on paper in one piece
