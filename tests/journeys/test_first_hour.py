@@ -79,3 +79,28 @@ def test_a_duckdb_table_becomes_a_vector_index(tmp_path: Path) -> None:
     skus = [int(sku.removeprefix("sku-")) for sku in nearest[1].split()]
     assert len(skus) == 5
     assert sum(sku % 4 == 0 for sku in skus) >= 4  # customers buy what is in their own shelf, every fourth number
+
+
+def test_the_officers_path_from_report_to_verify_with_a_key(tmp_path: Path) -> None:
+    printed = follow("for-privacy-officers.md", "officer", tmp_path)
+    assert "yes  It is signed with the key that you were given" in printed
+    assert "is a strong promise" in printed
+    assert "Whoever asks for erasure" in printed
+    assert re.search(r"NO +It is signed with the key that you were given: no signature", printed)
+    assert "refused with exit code 1" in printed
+    assert "not exported: exit code 1" in printed
+    assert not (tmp_path / "officer" / "nowhere").exists()
+    assert "privacy@library.example" in (tmp_path / "release" / "privacy_report.html").read_text()
+
+
+def test_a_full_ledger_says_what_fits_and_takes_it(tmp_path: Path) -> None:
+    printed = follow("budget.md", "full", tmp_path)
+    assert "refused with exit code 2" in printed
+    named = re.search(r"Try --epsilon ([\d.]+), which fits; lowkey ledger plan", printed)
+    assert named is not None
+    assert 1.2 <= float(named[1]) < 1.5
+    assert f"one more release of epsilon = {named[1]} at delta = 1e-06" in printed
+    first, second = re.findall(r"Spent: epsilon = ([\d.]+) at", printed)
+    assert float(first) == 1.5
+    assert 1.95 < float(second) <= 2.0
+    assert (tmp_path / "summer" / "manifest.json").is_file()

@@ -26,7 +26,7 @@ from lowkey_lab.pyplot import pyplot
 
 EPSILONS = (0.5, 1.0, 4.0, 10.0)
 DELTA = 1e-5
-FIGURE = Path("docs/figures/audit-claims.png")
+FIGURE = Path("docs/figures/audit-claims.svg")
 AUDITS, ALARM_CANARIES, ALARM_RUNS = 200, 200, 25
 USERS, ITEMS, FITS, TARGETS = 400, 100, 80, 8
 DATA: dict[str, tuple[str, Any]] = {  # file: rating range or binary, and the method that is attacked

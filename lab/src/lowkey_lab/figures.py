@@ -27,14 +27,14 @@ NAMES = {"rmse": "RMSE", "recall@20": "Recall@20"}
 
 
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """quality.png, slices.png and time.png in the folder."""
+    """quality.svg, slices.svg and time.svg in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [row for row in rows if "refused" not in row]
     drawn: list[Path] = []
     for name, draw in {"quality": quality, "slices": slices, "time": times}.items():
         if any(row["epsilon"] is not None for row in rows):
-            draw(rows, folder / f"{name}.png")
-            drawn.append(folder / f"{name}.png")
+            draw(rows, folder / f"{name}.svg")
+            drawn.append(folder / f"{name}.svg")
     return drawn
 
 

@@ -10,6 +10,8 @@ def pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
+    # Drawings for the docs: letters stay letters, and the same rows give the same file.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "lowkey", "font.family": "sans-serif"})
     import matplotlib.pyplot as plt
 
     return plt

@@ -53,8 +53,8 @@ def page(folder: Path) -> str:
     reports = {path.stem: json.loads(path.read_text()) for path in sorted((folder / "reproduce").glob("*.json"))}
     parts = [HEAD]
     if rows:
-        parts += [_protocol(rows), "![quality](figures/quality.png)\n", *_data_tables(rows), *_protocols(rows)]
-        parts += ["### Popular and rare items, time\n![slices](figures/slices.png)\n\n![time](figures/time.png)\n"]
+        parts += [_protocol(rows), "![quality](figures/quality.svg)\n", *_data_tables(rows), *_protocols(rows)]
+        parts += ["### Popular and rare items, time\n![slices](figures/slices.svg)\n\n![time](figures/time.svg)\n"]
     if reports:
         parts += _claims(reports)
     parts.append(_made_with(rows))
@@ -164,7 +164,7 @@ def _claims(reports: dict[str, Any]) -> list[str]:
             lines.append([claim["paper"] + place, measured, VERDICTS[claim["verdict"]] + reason])
         parts.append(as_markdown(lines) + "\n")
         if report["rows"] and paper_figures.drawn(name):
-            parts.append(f"![{name}](figures/{name}.png)\n")
+            parts.append(f"![{name}](figures/{name}.svg)\n")
     return parts
 
 
@@ -205,8 +205,8 @@ def draw(folder: Path, figures: Path) -> list[Path]:
     for path in sorted((folder / "reproduce").glob("*.json")):
         report = json.loads(path.read_text())
         if report["rows"] and paper_figures.drawn(path.stem):
-            paper_figures.draw(path.stem, report["rows"], figures / f"{path.stem}.png")
-            drawn.append(figures / f"{path.stem}.png")
+            paper_figures.draw(path.stem, report["rows"], figures / f"{path.stem}.svg")
+            drawn.append(figures / f"{path.stem}.svg")
     return drawn
 
 

@@ -269,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
             if name in FIGURES:
                 options.figures.mkdir(parents=True, exist_ok=True)
-                FIGURES[name](rows, options.figures / f"trace_{name}.png")
+                FIGURES[name](rows, options.figures / f"trace_{name}.svg")
 
 
 if __name__ == "__main__":

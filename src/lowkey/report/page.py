@@ -117,12 +117,7 @@ def _promise(report: PrivacyReport) -> str:
         ("Unit of privacy", f"{report.protected}: {report.unit_in_words}."),
         ("Neighbouring data sets", f"{report.adjacency}: {report.adjacency_in_words}."),
         ("Trust model", f"{report.trust_model}."),
-        (
-            "Contribution bounds",
-            f"{report.protected} moves "
-            + "; ".join(f"{what} by {_in_turn(found)}" for what, found in bounds.items())
-            + ".",
-        ),
+        ("Contribution bounds", f"{report.protected} moves {moved}."),
     )
     return (
         f"<h2>What is promised</h2>{_definitions(pairs)}"
