@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from lowkey.cli.training import Order
 
 EXACT_EPSILON = 1e4  # what a method without noise is told: defaults that follow the noise level expect next to none
+QUICK_HEAD = 1024  # items among which lists have personal weights: twice as many take eight times as long
+QUICK_SCORES = 100_000_000  # of the people held out, at a measurement
+FEWEST_TESTED = 500
+SMALL = 500  # items of a catalogue to compile on
 KEPT = 0.8  # of what the method brings without noise: from there on an epsilon is recommended
 CEILING = "without noise"
 FLOORS = {"Popularity": "most popular", "Bias": "averages"}
@@ -45,6 +50,9 @@ def curve(
     figure: Annotated[
         Path | None, typer.Option(help="Draw it in this file.", metavar="FILE.svg", show_default=False)
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="As `release` does it, however long that takes on a large catalogue.")
+    ] = False,
     k: K = 20,
     seed: Seed = 0,
     duplicates: o.Duplicates = None,
@@ -62,7 +70,8 @@ def curve(
 ) -> None:
     """Show quality against epsilon, between a floor (what is popular, or average) and a ceiling (the method without noise).
 
-    For data that is treated as public. A tenth of the users is held out; each shows the model 80 % of the own entries.
+    For data that is treated as public. A tenth of the users is held out; each shows the model 80 % of the own entries. On a
+    large catalogue fewer people are held out, and lists have personal weights among 1,024 items at most; --full takes all.
 
     Example: lowkey curve ratings.parquet --user user --item item --rating rating --scale 1 5 --items 1..1682 --delta 1e-6
     """
@@ -106,7 +115,7 @@ def curve(
     }
     orders = {epsilon: Order(epsilon=min(epsilon, EXACT_EPSILON), **order) for epsilon in (*wanted, math.inf)}
     runs = _runs(orders)
-    found = _measure(runs, table, orders[math.inf].domain(), screen, k, seed)
+    found = _measure(runs, table, orders[math.inf], screen, (k, seed, full))
     measure = f"recall@{k}" if runs[-1].method == "Popularity" else "rmse"
     by_epsilon = {run.epsilon: found[run.name] for run in runs if run.epsilon is not None}
     verdict = judge(by_epsilon, found[runs[-1].name], measure, FLOORS[runs[-1].method])
@@ -147,7 +156,7 @@ def _runs(orders: dict[float, Order]) -> list[Run]:
 
 
 def _measure(
-    runs: list[Run], table: o.Table, domain: Any, screen: Screen, k: int, seed: int
+    runs: list[Run], table: o.Table, order: Order, screen: Screen, asked: tuple[int, int, bool]
 ) -> dict[str, dict[str, float]]:
     from sklearn.base import clone
 
@@ -155,18 +164,30 @@ def _measure(
     from lowkey.evaluation.protocol import evaluate
     from lowkey.evaluation.splits import hold_out_users
 
+    (k, seed, full), domain = asked, order.domain()
     with screen.working("Reading the data"):
-        split = hold_out_users(table.read(domain), seed=seed)
+        rows = table.read(domain)
+        people = rows._open_csr().shape[0]
+        most = people if full else max(FEWEST_TESTED, QUICK_SCORES // domain.n_items)
+        split = hold_out_users(rows, 0.1 if 0.1 * people <= most else most, seed=seed)
     with screen.working("Compiling what is needed"):  # once, so that the time left is that of the fits
+        few = domain if order.parameters else order.domain(range(min(domain.n_items, SMALL)))
         for one in {run.method: run for run in runs}.values():
             fresh: Any = clone(one.model)
-            fresh.fit(made_up_people(domain), domain=domain)
+            fresh.fit(made_up_people(few), domain=few)
     found = {}
     with screen.working("Fitting and measuring", len(runs)) as advance:
         for run in runs:
-            found[run.name] = evaluate(run.model.fit(split.train), split.histories, split.held_out, k)
+            settings = run.model.resolve(domain) if full else _quick(run.model.resolve(domain))
+            found[run.name] = evaluate(run.model.fit(split.train, settings=settings), split.histories, split.held_out, k)
             advance()
     return found
+
+
+def _quick(settings: Any) -> Any:
+    """Settings with a smaller head, where there is one: its matrices take most of the time."""
+    head = getattr(settings, "largest_head", 0)
+    return replace(settings, largest_head=QUICK_HEAD) if head > QUICK_HEAD else settings
 
 
 class Verdict(NamedTuple):
