@@ -6,6 +6,7 @@ film crowd with the skews of MovieLens, any size) and `lookalike_ml10m` (a stand
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,21 +129,45 @@ def write_taste(
     """
     crowd = _film_crowd(n_users, n_items, ratings_per_user, seed)
     items = np.arange(n_items) if numbers else film_names(crowd.groups)
-    item_ids = pa.array(items)
+    _write_users(path, crowd, range(0, n_users, users_per_group), n_users, pa.array(items), feedback)
+    return _facts(items, feedback, n_users)
+
+
+def write_taste_pieces(
+    folder: str | Path, n_users: int, n_items: int, ratings_per_user: float = 50.0, seed: int = 0, each: int = 100_000
+) -> Iterator[Path]:
+    """The ratings of `write_taste(numbers=True)` as a folder of Parquet files of `each` users, one path after the other.
+
+    Each user draws from a stream of their own, so the first pieces of a large crowd are those of a small one. A piece
+    gets its name when it is whole, and one that has its name is not made again: who was interrupted goes on.
+    """
+    crowd, place = _film_crowd(n_users, n_items, ratings_per_user, seed), Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for first in range(0, n_users, each):
+        piece, last = place / f"piece-{first // each:05d}.parquet", min(first + each, n_users)
+        if not piece.exists():
+            unfinished = place / f".{piece.name}"
+            _write_users(unfinished, crowd, range(first, last, 10_000), last, pa.array(np.arange(n_items)), "ratings")
+            unfinished.rename(piece)
+        yield piece
+
+
+def _write_users(path: str | Path, crowd: Crowd, firsts: range, end: int, item_ids: Any, feedback: str) -> None:
+    """Row groups of users, each from one of `firsts` to the next; users are numbers where items are."""
+    numbers = pa.types.is_integer(item_ids.type)
     kind = pa.int64() if numbers else pa.string()
     fields = [("user", kind), ("item", kind)] + ([("rating", pa.float32())] if feedback == "ratings" else [])
     schema = pa.schema(fields)
-    digits = len(str(n_users))
+    digits = len(str(crowd.n_users))
     with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        for first in range(0, n_users, users_per_group):
-            last = min(first + users_per_group, n_users)
+        for first in firsts:
+            last = min(first + firsts.step, end)
             offsets, positions, ratings = crowd.draw(first, last)
             ids = np.arange(first, last)
             user_ids = pa.array(ids if numbers else [f"u{user:0{digits}d}" for user in ids])
             users = np.repeat(np.arange(len(ids)), np.diff(offsets))
             columns = [user_ids.take(pa.array(users)), item_ids.take(pa.array(positions)), pa.array(ratings)]
             writer.write_table(pa.table(columns[: len(fields)], schema=schema))
-    return _facts(items, feedback, n_users)
 
 
 def lookalike_ml10m(seed: int = 0) -> Synthetic:

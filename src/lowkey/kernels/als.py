@@ -23,22 +23,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import njit, prange
 from numpy.typing import NDArray
 
 from lowkey.data.ids import splitmix64
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import fits, shrink_factor, to_units
-from lowkey.kernels.gram import users_by_item
+from lowkey.kernels.item_equations import SINGLE_RANK, add_equations, owners, taken
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.kernels.user_factors import CHUNK, FACTOR_BITS, user_factors
-from lowkey.linalg.blas import DGEMM, add_gram_float64
+from lowkey.kernels.user_factors import FACTOR_BITS, user_factors
 from lowkey.linalg.packed import pack
 from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
 
 FACTOR_GRID = Grid(-FACTOR_BITS)
 PEAK = 1 << (2 * FACTOR_BITS)
+FINE_BITS = 9  # of a usual coordinate, where the grid is a coarser one
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,21 @@ class ItemEquations(Sweep):
         return f"item_gram_{self.round}", f"item_rhs_{self.round}", f"user_gram_{self.round}", f"misfit_{self.round}"
 
     @property
+    def factor_grid(self) -> Grid:
+        """Of x_j: FACTOR_GRID, or from SINGLE_RANK on a coarser one, so that products of many users are exact in float32.
+
+        A coordinate of x_j is of the order of sqrt(w/rank), w the largest weight that there can be: that gets FINE_BITS
+        bits or one more. Hundreds of users of a third of that size stay below 2^24 in a sum of squares.
+        """
+        rank = self.item_factors.shape[1]
+        if rank < SINGLE_RANK:
+            return FACTOR_GRID
+        with np.errstate(over="ignore", invalid="ignore"):
+            largest = min(1.0, float(np.max(self.item_weights)) / math.sqrt(self.max_ratings or 1.0))
+        bits = FINE_BITS + 0.5 * math.log2(rank / largest) if largest > 0.0 else FACTOR_BITS
+        return Grid(-min(FACTOR_BITS, math.ceil(bits)))
+
+    @property
     def row_grid(self) -> Grid:
         return Grid.for_bound(self.row_bound, FACTOR_BITS)
 
@@ -83,9 +98,9 @@ class ItemEquations(Sweep):
         gram, rhs, users, misfit = self.names
         acute = Sensitivity.of_acute_vectors(1.0)
         row = Sensitivity.of_vectors(self.row_bound)
-        products = Grid(FACTOR_GRID.exponent + self.row_grid.exponent)
+        products = Grid(self.factor_grid.exponent + self.row_grid.exponent)
         found = (
-            Statistic(gram, symmetric_shape(rank, n_items), FACTOR_GRID.squared, acute, PEAK, "symmetric"),
+            Statistic(gram, symmetric_shape(rank, n_items), self.factor_grid.squared, acute, PEAK, "symmetric"),
             Statistic(rhs, (n_items, rank), products, row, PEAK),
         )
         if self.unobserved_weight > 0.0:
@@ -97,19 +112,14 @@ class ItemEquations(Sweep):
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         weights = np.ascontiguousarray(self.item_weights, np.float64)
-        rows = (block.offsets, block.items)
         places = self._places(block)
         roots = np.sqrt(weights)
         targets, root_scale, row_scale, cutoff = self._row_sides(block, weights, roots, places)
         factors, misfits = self._factors(block, targets, weights)
-        starts, position, _ = users_by_item(*rows, len(weights))
-        order, bounds = deal(np.diff(starts), get_num_threads())
         gram, rhs, users, misfit = self.names
-        _add_equations(
-            *(order, bounds, starts, position, _owners(block.offsets)),
-            *(factors, targets, roots, root_scale, row_scale, places, cutoff),
-            *(1.0 / self.row_grid.step, sums[gram], sums[rhs], DGEMM),
-        )
+        sides = (factors, targets, roots, root_scale, row_scale, places, cutoff)
+        units = (FACTOR_GRID.step / self.factor_grid.step, 1.0 / self.row_grid.step)
+        add_equations(block.offsets, block.items, *sides, units, sums[gram], sums[rhs])
         if self.unobserved_weight > 0.0:
             with np.errstate(invalid="ignore"):
                 shares = np.sqrt(np.minimum(1.0, self.user_gram_scale * root_scale**2))
@@ -126,7 +136,7 @@ class ItemEquations(Sweep):
             return np.zeros(0, np.uint64)
         if self.rarity is not None:
             return np.ascontiguousarray(self.rarity, np.uint64)[block.items]
-        return splitmix64(block.keys[_owners(block.offsets)] ^ splitmix64(block.items.astype(np.uint64)))
+        return splitmix64(block.keys[owners(block.offsets)] ^ splitmix64(block.items.astype(np.uint64)))
 
     def _row_sides(self, block: Block, weights: Any, roots: Any, places: Any) -> Any:
         has_offset, offset_reg = self.offset_reg is not None, self.offset_reg or 0.0
@@ -143,26 +153,6 @@ class ItemEquations(Sweep):
         return user_factors(block.offsets, block.items, targets, weights > 0.0, design, ridge, regs)
 
 
-def deal(counts: NDArray[np.int64], threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Items to threads, longest first, each to the least loaded: the order, and where each thread's share begins."""
-    order = np.argsort(-counts, kind="stable").astype(np.int64)
-    if threads == 1:
-        return order, np.array([0, len(order)])
-    cost = counts[order] + 24  # about what an item costs beside its ratings
-    hand = _least_loaded(cost, threads)
-    dealt = np.argsort(hand, kind="stable")
-    return order[dealt], np.searchsorted(hand[dealt], np.arange(threads + 1)).astype(np.int64)
-
-
-@njit(cache=True, error_model="numpy")
-def _least_loaded(cost, threads):
-    load, hand = np.zeros(threads, np.int64), np.empty(len(cost), np.int64)
-    for q in range(len(cost)):
-        hand[q] = load.argmin()
-        load[hand[q]] += cost[q]
-    return hand
-
-
 @njit(cache=True, error_model="numpy")
 def _add_misfits(offsets, misfits, bound, step, total):
     for u in range(len(misfits)):
@@ -173,14 +163,6 @@ def _add_misfits(offsets, misfits, bound, step, total):
             total[1] += to_units(1.0 - HAIR, step)
 
 
-@njit(cache=True, error_model="numpy")
-def _owners(offsets):
-    owner = np.empty(offsets[-1], np.int32)
-    for u in range(len(offsets) - 1):
-        owner[offsets[u] : offsets[u + 1]] = u
-    return owner
-
-
 @njit(cache=True, error_model="numpy", parallel=True)
 def _row_sides(
     offsets, items, values, prior, weights, roots, places, has_offset, offset_reg, row_bound, per_unit, cap
@@ -189,7 +171,7 @@ def _row_sides(
 
     With a cap the user takes the first ``cap`` items of the own order and the scale is 1/sqrt(cap) at most, so equal
     weights of 1 are not favoured for a short row; without, the scale brings the weights to norm 1. Both bounded sums
-    are taken again, of the very numbers that ``_add_equations`` multiplies: who is beyond a bound gets the scale 0.
+    are taken again, of the very numbers that ``add_equations`` multiplies: who is beyond a bound gets the scale 0.
     """
     n_users = len(offsets) - 1
     targets = np.empty(len(items), np.float32)
@@ -208,19 +190,19 @@ def _row_sides(
             cutoff[u] = np.sort(places[lo:hi])[cap - 1]
         total = 0.0
         for p in range(lo, hi):
-            if _taken(places, p, cutoff[u]):
+            if taken(places, p, cutoff[u]):
                 total += weights[items[p]] ** 2
         total = max(total, float(cap))
         scale = (1.0 - HAIR) / math.sqrt(total) if 0.0 < total < np.inf else 0.0
         squared = 0.0
         for p in range(lo, hi):
-            if _taken(places, p, cutoff[u]):
+            if taken(places, p, cutoff[u]):
                 squared += (scale * weights[items[p]] * np.float64(targets[p])) ** 2
         root_scale[u] = math.sqrt(scale)
         row_scale[u] = shrink_factor(squared, row_bound)
         fourth, squared = 0.0, 0.0
         for p in range(lo, hi):
-            if _taken(places, p, cutoff[u]):
+            if taken(places, p, cutoff[u]):
                 root = roots[items[p]] * root_scale[u]
                 t = root * (row_scale[u] * np.float64(targets[p])) * per_unit  # in units; truncated, it is no larger
                 fourth += (root * root) * (root * root)
@@ -228,67 +210,3 @@ def _row_sides(
         if not (fits(fourth, 1.0, 1.0) and fits(squared, row_bound * per_unit, 1.0)):
             root_scale[u] = 0.0
     return targets, root_scale, row_scale, cutoff
-
-
-@njit(cache=True, error_model="numpy", inline="always")
-def _taken(places, p, cutoff):
-    return len(places) == 0 or places[p] <= cutoff
-
-
-@njit(cache=True, error_model="numpy", parallel=True)
-def _add_equations(
-    order,
-    bounds,
-    starts,
-    position,
-    owner,
-    factors,
-    targets,
-    root_weights,
-    root_scale,
-    row_scale,
-    places,
-    cutoff,
-    per_unit,
-    gram,
-    rhs,
-    dgemm,
-):
-    """Item by item, in float64 that holds whole numbers below 2^53, then into the int64 sums."""
-    rank = factors.shape[1]
-    for thread in prange(len(bounds) - 1):
-        x = np.empty((CHUNK, rank))
-        c = np.empty((rank, rank))
-        b = np.empty(rank)
-        for q in range(bounds[thread], bounds[thread + 1]):
-            j = order[q]
-            if starts[j + 1] == starts[j] or root_weights[j] == 0.0:
-                continue
-            b[:] = 0.0
-            beta = 0.0
-            m = 0
-            for at in range(starts[j], starts[j + 1]):
-                p = position[at]
-                u = owner[p]
-                root = root_weights[j] * root_scale[u]
-                if _taken(places, p, cutoff[u]) and root <= 1.0:
-                    t = float(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_unit, 1.0))
-                    row = factors[u]
-                    for k in range(rank):
-                        whole = np.float64(np.int32(root * np.float64(row[k])))
-                        x[m, k] = whole
-                        b[k] += whole * t
-                    m += 1
-                if m == CHUNK or (at == starts[j + 1] - 1 and m > 0):
-                    add_gram_float64(x, rank, m, beta, c, dgemm)
-                    beta = 1.0
-                    m = 0
-            if beta == 0.0:
-                continue
-            entry = 0
-            row_gram = gram[j]
-            for a in range(rank):
-                rhs[j, a] += np.int64(b[a])
-                for k in range(a, rank):
-                    row_gram[entry] += np.int64(c[a, k])
-                    entry += 1

@@ -97,19 +97,20 @@ def add_gram_float64(x, n, k, beta, c, dgemm):
 @njit(cache=True)
 def add_gram_float32(x, n, k, beta, c, sgemm):
     """The same in float32."""
-    at, one = x.ctypes.data, np.float32(1.0)
-    for a in range(0, n, 32):
-        width = min(32, n - a)
+    at, one, a, width = x.ctypes.data, np.float32(1.0), 0, n % 16 or 16
+    while a < n:
         _sgemm(sgemm, PLAIN, TRANSPOSED, n - a, width, k, one, at + 4 * a, n, at + 4 * a, n, beta, _at32(c, a * n + a), n)
+        a, width = a + width, 16
 
 
 @njit(cache=True)
 def outer_gram_float32(x, n, k, c, sgemm):
     """Upper triangle of c (n, n) = x x^T, for the first n rows of x (., k)."""
-    at, one, zero = x.ctypes.data, np.float32(1.0), np.float32(0.0)
-    for a in range(0, n, 32):
-        width, row = min(32, n - a), at + 4 * a * k
+    one, zero, a, width = np.float32(1.0), np.float32(0.0), 0, n % 16 or 16
+    while a < n:
+        row = x.ctypes.data + 4 * a * k
         _sgemm(sgemm, TRANSPOSED, PLAIN, n - a, width, k, one, row, k, row, k, zero, _at32(c, a * n + a), n)
+        a, width = a + width, 16
 
 
 @njit(cache=True)

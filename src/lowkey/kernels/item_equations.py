@@ -1,0 +1,160 @@
+"""Kernel room: the items' normal equations, summed item by item in products that are exact in float32 where they can be.
+
+x x^T is a sum of products of whole numbers. In float32 such a sum is exact as long as no partial sum passes 2^24, and by
+Cauchy and Schwarz none does if no sum of squares, on the diagonal, does. Those are sums of terms >= 0: once past 2^24 the
+rounded sum never comes back below it. So the diagonal of a product, as computed, says whether all of it is exact; where
+it is not, the product is made again in float64. What is added does not depend on which of the two it was.
+"""
+
+# Bodies compiled by numba are untyped for the checker:
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
+
+from __future__ import annotations
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+from numpy.typing import NDArray
+
+from lowkey.kernels.bounding import to_units
+from lowkey.kernels.user_factors import CHUNK
+from lowkey.linalg.blas import DGEMM, SGEMM, add_gram_float32, add_gram_float64
+
+EXACT = np.float32(1 << 24)  # float32 holds every whole number up to here
+SINGLE_RANK = 32  # from which on float32 is tried
+# A root is lowered by this before it is rounded to float32. That, and its product with a whole number, are each off by a
+# factor of at most 1 + 2^-24: what is truncated then is never larger than the exact product.
+JUST_BELOW = 1.0 - 2.0**-22
+
+
+def add_equations(offsets, items, factors, targets, roots, root_scale, row_scale, places, cutoff, units, gram, rhs):
+    """gram_j += the sum of x x^T and rhs_j += that of t x over the users who take item j, all in whole units.
+
+    x = root u and t = root row_scale target, root = roots_j root_scale_u <= 1; ``factors`` holds u in its own units, and
+    ``units`` = (of x per unit of u, of t per 1). ``gram`` are packed triangles.
+    """
+    sides = (targets, roots, root_scale, row_scale, places, cutoff, *units)
+    starts, users, shares, own_targets = _by_item(offsets, items, *sides)
+    order, bounds = deal(np.diff(starts), get_num_threads())
+    _add_equations(order, bounds, starts, users, shares, own_targets, factors, gram, rhs, SGEMM, DGEMM)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _by_item(offsets, items, targets, roots, root_scale, row_scale, places, cutoff, per_factor, per_target):
+    """What counts, item by item: where each item begins, and per entry the user, the root in units of x, and t.
+
+    Written as the users come, so that the sums read it in order: looked up rating by rating, it would take longer than
+    the products.
+    """
+    starts = np.zeros(len(roots) + 1, np.int64)
+    for u in range(len(offsets) - 1):
+        for p in range(offsets[u], offsets[u + 1]):
+            starts[items[p] + 1] += _counts(roots[items[p]] * root_scale[u], places, p, cutoff[u])
+    for j in range(len(roots)):
+        starts[j + 1] += starts[j]
+    fill = starts[:-1].copy()
+    users, shares = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    own_targets = np.empty(starts[-1])
+    for u in range(len(offsets) - 1):
+        for p in range(offsets[u], offsets[u + 1]):
+            root = roots[items[p]] * root_scale[u]
+            if _counts(root, places, p, cutoff[u]):
+                at = fill[items[p]]
+                fill[items[p]] = at + 1
+                users[at], shares[at] = u, np.float32(root * per_factor * JUST_BELOW)
+                own_targets[at] = to_units(root * (row_scale[u] * np.float64(targets[p])) * per_target, 1.0)
+    return starts, users, shares, own_targets
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _counts(root, places, p, cutoff):
+    return 0.0 < root <= 1.0 and taken(places, p, cutoff)
+
+
+def deal(counts: NDArray[np.int64], threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Items to threads, longest first, each to the least loaded: the order, and where each thread's share begins."""
+    order = np.argsort(-counts, kind="stable").astype(np.int64)
+    if threads == 1:
+        return order, np.array([0, len(order)])
+    cost = counts[order] + 24  # about what an item costs beside its ratings
+    hand = _least_loaded(cost, threads)
+    dealt = np.argsort(hand, kind="stable")
+    return order[dealt], np.searchsorted(hand[dealt], np.arange(threads + 1)).astype(np.int64)
+
+
+@njit(cache=True, error_model="numpy")
+def _least_loaded(cost, threads):
+    load, hand = np.zeros(threads, np.int64), np.empty(len(cost), np.int64)
+    for q in range(len(cost)):
+        hand[q] = load.argmin()
+        load[hand[q]] += cost[q]
+    return hand
+
+
+@njit(cache=True, error_model="numpy")
+def owners(offsets):
+    """Per entry the place of its user."""
+    owner = np.empty(offsets[-1], np.int32)
+    for u in range(len(offsets) - 1):
+        owner[offsets[u] : offsets[u + 1]] = u
+    return owner
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def taken(places, p, cutoff):
+    """Whether a rating is among those that count: all of them, or the first ones of the user's own order."""
+    return len(places) == 0 or places[p] <= cutoff
+
+
+@njit(cache=True, error_model="numpy", parallel=True)
+def _add_equations(order, bounds, starts, users, shares, targets, factors, gram, rhs, sgemm, dgemm):
+    rank = factors.shape[1]
+    for thread in prange(len(bounds) - 1):
+        x, wide = np.empty((CHUNK, rank), np.float32), np.empty((CHUNK, rank))
+        single, double = np.empty((rank, rank), np.float32), np.empty((rank, rank))
+        b = np.empty(rank)
+        for q in range(bounds[thread], bounds[thread + 1]):
+            j = order[q]
+            b[:] = 0.0
+            for first in range(starts[j], starts[j + 1], CHUNK):
+                m = min(CHUNK, starts[j + 1] - first)
+                for i in range(m):
+                    at = first + i
+                    _take(factors[users[at]], shares[at], targets[at], x[i], b)
+                if rank < SINGLE_RANK or not _exact_in_float32(x, m, single, sgemm):
+                    wide[:m] = x[:m]
+                    add_gram_float64(wide, rank, m, 0.0, double, dgemm)
+                    _add_triangle(double, gram[j])
+                else:
+                    _add_triangle(single, gram[j])
+            for k in range(rank):
+                rhs[j, k] += np.int64(b[k])
+
+
+@njit(cache=True, error_model="numpy")
+def _take(factor, root, t, x, b):
+    """x = the user's factor times ``root``, towards zero; b += t x."""
+    for k in range(len(factor)):
+        whole = np.float32(np.int32(root * factor[k]))
+        x[k] = whole
+        b[k] += np.float64(whole) * t
+
+
+@njit(cache=True, error_model="numpy")
+def _exact_in_float32(x, m, c, sgemm):
+    rank = len(c)
+    add_gram_float32(x, rank, m, np.float32(0.0), c, sgemm)
+    largest = c[0, 0]
+    for k in range(rank):
+        largest = max(largest, c[k, k])
+    return largest < EXACT
+
+
+@njit(cache=True, error_model="numpy")
+def _add_triangle(c, triangle):
+    entry, rank = 0, len(c)
+    for a in range(rank):
+        row, to = c[a, a:], triangle[entry : entry + rank - a]
+        for k in range(len(row)):
+            to[k] += np.int64(row[k])
+        entry += rank - a
