@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import pickle
 from fractions import Fraction
+from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -20,7 +21,8 @@ import pytest
 
 from lowkey.errors import ClosedError
 from lowkey.privacy import noise
-from lowkey.privacy.noise import CELLS, NoiseSource, SeededNoise, _cell_acceptance, _envelope, _table, _tail_loss, log_ratio
+from lowkey.privacy.laplace import CELLS, laplace_table
+from lowkey.privacy.noise import NoiseSource, SeededNoise, _cell_acceptance, _table, _tail_loss, log_ratio
 
 SCALES = [2.0**13, 2.0**13 * 1.37, 2.0**14 - 1, 2.0**20 * 1.999, 2.0**26 * 1.9, 2.0**40 + 3.0, 2.0**50, 2.0**56]
 BULK, PER_SQUARE = 2.0**-45.9, 2.0**-48.5  # what log_ratio's docstring promises: BULK + t^2 PER_SQUARE
@@ -32,7 +34,7 @@ def sixty_digits():
         yield
 
 
-def implied(table: noise._Table) -> list[Fraction]:
+def implied(table: Any) -> list[Fraction]:
     """The probability of every bucket, exactly, from the alias table."""
     probability = [Fraction(0)] * CELLS
     for b in range(CELLS):
@@ -102,15 +104,20 @@ def test_a_cell_accepted_at_once_would_be_accepted_anyway(scale: float) -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1.5, 3.7, 2.0**13 * 1.3, 2.0**40 + 3.0, 2.0**56])
 def test_laplace_is_geometric_for_every_integer(scale: float) -> None:
-    """P'(n) = C stay^steps exp(-offset/scale): the error between any two integers is bounded whatever they are."""
-    shift, stay = _envelope(1.0 / scale)
-    block = 1 << shift
-    assert 0.5 < block / scale <= 1.0
-    per_step = mp.log(mp.mpf(int(stay)) / mp.mpf(2) ** 64) + block / mp.mpf(scale)
-    assert abs(per_step) <= 2.0**-52
-    for offset in {0, block // 3, block - 1}:
-        accepted = mp.mpf(math.ceil(math.exp(-offset / scale) * 2.0**53)) / mp.mpf(2) ** 53
+    """P'(n) = C stretch^k cell_c exp(-offset/scale): the error between any two integers is bounded whatever they are."""
+    table = laplace_table(scale)
+    width, cells = 1 << table.shift, table.tail_start >> table.shift
+    assert cells * width >= 4.0 * scale
+    assert table.shift == 0 or 1 / 64 < width / scale <= 1 / 32
+    found, rate = implied(table), width / mp.mpf(scale)
+    for c in [*range(cells), CELLS - 1]:
+        ideal = mp.exp(-rate * cells) if c == CELLS - 1 else -mp.expm1(-rate) * mp.exp(-rate * c)
+        assert abs(mp.log(mp.mpf(found[c].numerator) / found[c].denominator / ideal)) <= 2.0**-49
+    assert sum(found[cells:-1]) == 0
+    for offset in {0, width // 3, width - 1}:
+        accepted = mp.mpf(math.ceil(math.exp(-offset / scale) * 2.0**77)) / mp.mpf(2) ** 77
         assert abs(mp.log(accepted) + offset / mp.mpf(scale)) <= 2.0**-51
+        assert int(table.squeeze) <= accepted * 2**24  # at once only where it would be accepted anyway
 
 
 def test_the_price_of_the_resolution_covers_the_derivation() -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lowkey.privacy.noise import CELLS, SPARE, SeededNoise, _alias, _fill, _table
+from lowkey.privacy.laplace import CELLS, SPARE, alias_table
+from lowkey.privacy.noise import SeededNoise, _fill, _table
 
 FALSE_ALARM = 1e-9
 SCALES = [2.0**13, 2.0**13 * 1.37, 2.0**20 * 1.999, 2.0**34 * 1.3, 2.0**50, 2.0**55 * 1.7]
@@ -65,7 +66,7 @@ def test_the_weight_of_the_tail(scale: float) -> None:
     weight = own.copy()
     np.add.at(weight, table.alias, 1 - own)
     weight[: cells - 10] = 0
-    threshold, alias = _alias(weight / weight.sum())
+    threshold, alias = alias_table(weight / weight.sum())
     draws = np.abs(draws_from(table._replace(threshold=threshold, alias=alias), scale, size))
     assert draws.min() >= (cells - 10) << table.shift
     tail, all_ = (stats.norm.sf((n - 0.5) / scale) for n in (table.tail_start, (cells - 10) << table.shift))

@@ -24,11 +24,8 @@ from numpy.typing import NDArray
 from randomgen import AESCounter
 
 from lowkey.errors import ClosedError
+from lowkey.privacy.laplace import CELL_BITS, CELLS, SPARE, TAIL, alias_table, fill_laplace, laplace_table, pick_cell
 
-CELLS = 256  # buckets of the alias table; the last one is the tail
-CELL_BITS = 8
-TAIL = 4.0  # standard deviations: cells further out would be too light for thresholds of 55 bits
-SPARE = 256  # words that one draw may need; it takes more with a probability below 2^-180
 MIN_SCALE = 2.0**13  # below it the expansion in _table loses digits: refine the grid instead
 MAX_SCALE = 2.0**56  # above it a draw could leave the int64 range
 LN2 = math.log(2.0)
@@ -88,11 +85,12 @@ class NoiseSource:
         """``size`` draws with P(n) proportional to exp(-|n|/scale): exactly epsilon = sensitivity/scale on integers."""
         if not 1.0 <= scale <= MAX_SCALE:
             raise ValueError(f"the noise is {scale:g} grid units wide; it must lie in 1..2^56: choose another grid")
-        (shift, stay), stream = _envelope(1.0 / scale), self._stream()
+        table, stream = laplace_table(scale), self._stream()
         out = np.empty(size, np.int64)
         done = 0
         while done < size:
-            done = _fill_laplace(out, done, _words(stream, 8 * (size - done) + SPARE + 64), scale, shift, stay)
+            words = _words(stream, 2 * (size - done) + (size - done) // 8 + SPARE + 64)
+            done = fill_laplace(out, done, words, scale, table)
         return out
 
     def flips(self, probability: float, size: int) -> NDArray[np.bool_]:
@@ -157,7 +155,7 @@ def _table(scale: float) -> _Table:
     weight = f * h
     weight[cells:] = 0
     weight[-1] = f[cells] * (1 << tail_shift) / -np.expm1(-np.longdouble(cells * h / scale / scale) * (1 << tail_shift))
-    threshold, alias = _alias(weight / weight.sum())
+    threshold, alias = alias_table(weight / weight.sum())
     squeeze = np.zeros(CELLS, np.uint64)
     squeeze[:-1] = np.floor(np.float64(f[1:] / f[:-1]) * 2.0**24).astype(np.uint64)
     return _Table(shift, threshold, alias, squeeze, cells * h, tail_shift, stay)
@@ -172,23 +170,6 @@ def _envelope(rate: float) -> tuple[int, np.uint64]:
 def _below(probability: float) -> np.uint64:
     """The number that a random word is below with this probability, rounded up."""
     return np.uint64(min(math.ceil(probability * 2.0**64), 2**64 - 1))
-
-
-def _alias(p: NDArray[np.longdouble]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Vose's alias table: take bucket b if a 55-bit uniform is below threshold[b], else alias[b]."""
-    scaled = p * len(p)
-    threshold = np.full(len(p), 2**55, np.uint64)
-    alias = np.arange(len(p), dtype=np.int64)
-    small = [b for b in range(len(p)) if scaled[b] < 1]
-    large = [b for b in range(len(p)) if scaled[b] >= 1]
-    while small and large:
-        b, rich = small.pop(), large[-1]
-        threshold[b] = np.uint64(np.rint(scaled[b] * np.longdouble(2.0**55)))
-        alias[b] = rich
-        scaled[rich] -= 1 - scaled[b]
-        if scaled[rich] < 1:
-            small.append(large.pop())
-    return threshold, alias
 
 
 @njit(cache=True, nogil=True)
@@ -246,10 +227,8 @@ def _fill(out, done, words, scale, table):
         word = words[used]
         position = words[used + 1]
         used += 2
-        cell = np.int64(word & np.uint64(CELLS - 1))
         negative = np.int64((word >> np.uint64(CELL_BITS)) & np.uint64(1))
-        other = alias[cell]
-        cell = cell if (word >> np.uint64(CELL_BITS + 1)) < threshold[cell] else other
+        cell = pick_cell(word, threshold, alias)
         if cell == CELLS - 1:
             steps, used = _steps(words, used, table.tail_stay)
             offset = np.int64(position & tail_mask)
@@ -274,25 +253,6 @@ def _fill(out, done, words, scale, table):
                 used += 1
                 if uniform >= _cell_acceptance(np.float64(offset), np.float64(edge), scale):
                     continue
-        out[done] = (n ^ -negative) + negative  # the sign, without a branch
-        done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
-    return done
-
-
-@njit(cache=True, nogil=True)
-def _fill_laplace(out, done, words, scale, shift, stay):
-    """Two-sided geometric: steps over whole blocks, then an integer within the block, accepted by its own weight."""
-    used, size, last = 0, len(out), len(words) - SPARE
-    mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
-    while done < size and used < last:
-        position = words[used]
-        uniform = np.float64(words[used + 1] >> np.uint64(11)) * 2.0**-53
-        steps, used = _steps(words, used + 2, stay)
-        negative = np.int64(position >> np.uint64(63))
-        offset = np.int64(position & mask)
-        if uniform >= math.exp(-np.float64(offset) / scale):
-            continue
-        n = (steps << shift) + offset
         out[done] = (n ^ -negative) + negative  # the sign, without a branch
         done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
     return done
