@@ -11,6 +11,9 @@ SAMPLE ?=
 ONLY ?=
 SEED ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 
+# Where the figures of `make bench` go.
+BENCH ?= /tmp/lowkey-bench.jsonl
+
 # Hostile inputs: so many of each kind.
 FUZZ ?= 5000
 FAULTS ?= 1000
@@ -29,7 +32,7 @@ help:
 	@echo "make docs   the documentation as a site, in site/"
 	@echo "make hostile  fuzzed folders and files, kills and full disks, races, in full, with figures (or: make fuzz, faults, races)"
 	@echo "make lock   the hashes of requirements.txt   make sbom  what an installed lowkey consists of   make wheel  it, bit by bit"
-	@echo "make bench  speed against peers, in one run"
+	@echo "make bench  speed against peers, in one run, with one table at the end"
 	@echo "make reproduce  the papers' experiments in their quick form"
 
 # What the demo needs is what an installed lowkey needs; the rest comes on top of it where that is needed.
@@ -118,7 +121,9 @@ results: $(READY)
 
 bench: $(READY)
 	@echo "==> Speed against peers (same run, same machine)"
-	@for script in benchmarks/speed/*.py; do echo "--- $$script"; $(BIN)/python $$script; done
+	@rm -f $(BENCH)
+	@for script in benchmarks/speed/*.py; do echo "--- $$script"; LOWKEY_BENCH=$(BENCH) $(BIN)/python $$script; done
+	@echo "==> All targets"; $(BIN)/python -m lowkey_lab.speed $(BENCH)
 
 clean:
 	rm -rf .venv

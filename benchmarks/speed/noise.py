@@ -20,6 +20,7 @@ from lowkey.privacy.grid import Grid
 from lowkey.privacy.mechanisms import Gaussian, Laplace, Mechanism, SymmetricGaussian
 from lowkey.privacy.noise import NoiseSource
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey_lab.speed import told
 
 TARGETS = {"Gaussian": 0.5, "Laplace": 0.4}
 GRID = Grid(-26)
@@ -33,7 +34,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--numbers", type=int, default=4_000_000)
     parser.add_argument("--repeats", type=int, default=9)
     options = parser.parse_args()
@@ -59,8 +60,7 @@ def main() -> None:
     for name, _, _ in posts:
         print(f"{'ours, ' + name:<34}{1e-6 / best[name]:>10.1f}{best['PCG64'] / best[name]:>10.2f}")
     for name, target in TARGETS.items():
-        ratio = best["PCG64"] / best[name]
-        print(f"{name}: {ratio:.2f} of NumPy's rate; target {target}: {'met' if ratio >= target else 'NOT MET'}")
+        told(f"{name} noise / NumPy's normals", best["PCG64"] / best[name], target, at_least=True)
 
 
 if __name__ == "__main__":
