@@ -92,8 +92,8 @@ def main() -> None:
 
 
 def seconds(point: dict[str, Any], at: int) -> float:
-    """All phases that touch ratings; starting and writing the folder do not depend on them. at 1: clock, 2: processor."""
-    return sum(phase[at] for phase in point["phases"] if phase[0] not in ("Starting", "Writing the release"))
+    """The phases that touch ratings: the others do not depend on them. at 1: on the clock, 2: of processors."""
+    return sum(phase[at] for phase in point["phases"] if phase[0].startswith(("Reading", "Posting")))
 
 
 def ratings_of(folder: Path, millions: int) -> Path:
@@ -137,7 +137,7 @@ def shown(points: list[dict[str, Any]]) -> None:
         )
         print(f"  time on the clock {span} grows by the power {slope(points, 1):.3f}")
         told(f"{name} out of core: power of time {span}", slope(points, 2), 1.05)
-        told(f"{name} out of core: peak of memory, GB", points[-1]["peak"] / 2**30, 4.0)
+        told(f"{name} out of core: peak of memory, GB", last["peak"] / 2**30, 4.0)
 
 
 def slope(points: list[dict[str, Any]], at: int) -> float:

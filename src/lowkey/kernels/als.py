@@ -117,9 +117,9 @@ class ItemEquations(Sweep):
         targets, root_scale, row_scale, cutoff = self._row_sides(block, weights, roots, places)
         factors, misfits = self._factors(block, targets, weights)
         gram, rhs, users, misfit = self.names
-        sides = (factors, targets, roots, root_scale, row_scale, places, cutoff)
+        rows, shares = (block.offsets, block.items, targets), (roots, root_scale, row_scale, places, cutoff)
         units = (FACTOR_GRID.step / self.factor_grid.step, 1.0 / self.row_grid.step)
-        add_equations(block.offsets, block.items, *sides, units, sums[gram], sums[rhs])
+        add_equations(rows, factors, shares, units, sums[gram], sums[rhs])
         if self.unobserved_weight > 0.0:
             with np.errstate(invalid="ignore"):
                 shares = np.sqrt(np.minimum(1.0, self.user_gram_scale * root_scale**2))

@@ -27,14 +27,14 @@ SINGLE_RANK = 32  # from which on float32 is tried
 JUST_BELOW = 1.0 - 2.0**-22
 
 
-def add_equations(offsets, items, factors, targets, roots, root_scale, row_scale, places, cutoff, units, gram, rhs):
+def add_equations(rows, factors, weights, units, gram, rhs):
     """gram_j += the sum of x x^T and rhs_j += that of t x over the users who take item j, all in whole units.
 
-    x = root u and t = root row_scale target, root = roots_j root_scale_u <= 1; ``factors`` holds u in its own units, and
-    ``units`` = (of x per unit of u, of t per 1). ``gram`` are packed triangles.
+    ``rows`` are offsets, items and targets; ``weights`` roots, root_scale, row_scale, places and cutoff. x = root u and
+    t = root row_scale target, root = roots_j root_scale_u <= 1; ``factors`` holds u in its own units, and ``units`` = (of x
+    per unit of u, of t per 1). ``gram`` are packed triangles.
     """
-    sides = (targets, roots, root_scale, row_scale, places, cutoff, *units)
-    starts, users, shares, own_targets = _by_item(offsets, items, *sides)
+    starts, users, shares, own_targets = _by_item(*rows, *weights, *units)
     order, bounds = deal(np.diff(starts), get_num_threads())
     _add_equations(order, bounds, starts, users, shares, own_targets, factors, gram, rhs, SGEMM, DGEMM)
 

@@ -140,9 +140,8 @@ def test_products_in_float32_are_those_of_whole_numbers(size):
     targets, row_scale = rng.normal(size=len(block.items)).astype(np.float32), np.ones(n_users)
     places, cutoff = np.zeros(0, np.uint64), np.full(n_users, np.iinfo(np.uint64).max)
     gram, rhs = np.zeros((n_items, rank * (rank + 1) // 2), np.int64), np.zeros((n_items, rank), np.int64)
-    add_equations(
-        *(block.offsets, block.items, factors, targets, roots, scale, row_scale, places, cutoff, (0.5, 2.0**12)), gram, rhs
-    )
+    weights = (roots, scale, row_scale, places, cutoff)
+    add_equations((block.offsets, block.items, targets), factors, weights, (0.5, 2.0**12), gram, rhs)
     owner = np.repeat(np.arange(n_users), np.diff(block.offsets))
     exact, sides = np.zeros((n_items, rank, rank), np.int64), np.zeros((n_items, rank), np.int64)
     for p, (u, j) in enumerate(zip(owner, block.items, strict=True)):
