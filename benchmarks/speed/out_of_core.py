@@ -131,10 +131,8 @@ def shown(points: list[dict[str, Any]]) -> None:
         peak, disk = point["peak"] / 2**30, point["disk"] / 2**30
         print(f"  peak {peak:.2f} GB resident; {disk:.2f} GB of scratch space", flush=True)
     if len(points) > 1:
-        name, span = (
-            f"DP{points[0]['method'].capitalize()}",
-            f"from {points[0]['millions']} to {points[-1]['millions']} million",
-        )
+        first, last = points[0], points[-1]
+        name, span = f"DP{first['method'].capitalize()}", f"from {first['millions']} to {last['millions']} million"
         print(f"  time on the clock {span} grows by the power {slope(points, 1):.3f}")
         told(f"{name} out of core: power of time {span}", slope(points, 2), 1.05)
         told(f"{name} out of core: peak of memory, GB", last["peak"] / 2**30, 4.0)
