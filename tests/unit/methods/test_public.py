@@ -15,8 +15,10 @@ from lowkey.cli.main import run
 from lowkey.data.features import FeatureMap
 from lowkey.errors import InputError
 from lowkey.kernels.lists import TasteMoments
+from lowkey.linalg.packed import pack
 from lowkey.methods.counts import Counts
 from lowkey.methods.effects import Evidence, item_effects
+from lowkey.methods.factors.side import Side
 from lowkey.methods.knowledge import Knowledge
 from lowkey.methods.lists.public import with_public
 from lowkey.methods.open_fit import open_fit
@@ -243,3 +245,20 @@ def test_the_command_line_takes_public_files(tmp_path: Path) -> None:
     named = [fact for fact in lk.load(tmp_path / "out").guarantee.public if "sha256" in fact]
     assert "30 people" in named[0]
     assert "year" in named[1]
+
+
+def test_people_who_foretold_the_means_are_heard_until_the_rounds_speak_against_them() -> None:
+    """A first round that is drowned in noise says nothing: what is public must not be dropped for that."""
+    rng, n, rank = np.random.default_rng(0), 200, 3
+    theirs, others = 0.2 * rng.standard_normal((2, n, rank))
+    each, spread = np.eye(rank), 0.04 * np.eye(rank)
+    side = Side(theirs, np.tile(100.0 * each, (n, 1, 1)), 100.0 * theirs, spread, None)
+
+    def heard(weight: float, factors: np.ndarray) -> float:
+        target = weight * np.column_stack([np.zeros(n), factors])
+        precision = pack(np.tile(weight * np.eye(rank + 1), (n, 1, 1)))
+        return side.likeliest((precision, target), np.arange(n), spread, np.zeros((n, rank)))
+
+    assert heard(1e-6, others) < np.inf
+    assert heard(1e4, theirs) < 0.3
+    assert heard(1e4, others) >= 3.0

@@ -124,7 +124,7 @@ def posterior(
     """
     shares = rounds[-1].shares
     sample = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
-    prior = rounds[-1].start(sample)
+    prior = rounds[-1].start(sample) if side is None or side.precisions is None else side.spread
     apart = math.inf
     centers = np.zeros((len(bias), len(prior) + 1))  # prior means: of the biases they are in the evidence already
 

@@ -3,6 +3,7 @@
 Public people's ratings say of an item's factor v_j what a round does: precision L_j, target h_j. Their crowd may see items
 in another way, v_j + N(0, d D), D the spread of their factors over items: then they say (L_j^-1 + d D)^-1, which is L_j -
 L_j (L_j + (d D)^-1)^-1 L_j. d is that of the largest likelihood of the private rounds: infinity leaves what they say alone.
+P, the spread of private factors, is looked for from D on: a round that is mostly noise says little of it.
 
 Features f_j are a prior mean m_j = W f_j. With A_j all evidence, C_j = (A_j + P^-1)^-1 and t_j the posterior mean for m_j =
 0, the log likelihood of m_j is g_j . m_j - m_j . S_j m_j / 2, g_j = P^-1 t_j and S_j = P^-1 - P^-1 C_j P^-1. In the
@@ -25,7 +26,7 @@ from lowkey.methods.knowledge import Knowledge
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 2000  # items that the map is learnt from: those with the largest shares
 SCALES = np.geomspace(1e-6, 10.0, 22)  # l
-CLEAR = 4.0  # what a source has to add to the log likelihood before it is listened to
+CLEAR = 4.0  # of log likelihood: less may be chance
 MOST_CHANGE = 2.0  # of a direction's scale, from round to round
 APART = (math.inf, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 
@@ -96,13 +97,17 @@ class Side:
         target[:, 1:] += targets
 
     def likeliest(self, private: tuple[Matrix, Matrix], rows: Any, prior: Matrix, centers: Matrix) -> float:
-        """d: how well do the public people, with the prior, foretell what the private rounds say?"""
+        """d: how well do the public people, with the prior, foretell what the private rounds say?
+
+        They have foretold the item effects, or they would not be here: so they are heard until the rounds say otherwise.
+        """
         if self.precisions is None:
             return math.inf
         precision, target = unpack(private[0]), private[1]
         inverse = _inverse(prior)
         found = [self._likelihood(precision, target, rows, inverse, centers, apart) for apart in APART]
-        return APART[int(np.argmax(found))] if max(found) > found[0] + CLEAR else math.inf
+        best = 1 + int(np.argmax(found[1:]))
+        return math.inf if found[0] > found[best] + CLEAR else APART[best]
 
     def _likelihood(
         self, precision: Matrix, target: Matrix, rows: Any, inverse: Matrix, centers: Matrix, apart: float
