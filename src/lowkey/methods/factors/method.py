@@ -38,6 +38,7 @@ from lowkey.privacy.plan import Request
 
 MOMENTS_SHARE = 0.05  # of mu^2
 GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
+QUALITY = 0.4  # of an item's effect is expected in its bias: factors, which share it, find the rest with less noise
 LEAST = 3e-5  # of the rating range: no residual is looked at more closely
 
 Array = NDArray[np.float64]
@@ -149,7 +150,8 @@ class DPFactors(Recommender):
         known, scale = Known.of(means, settings.weight_power, settings.bias_power), Scale.of(means, rank)
         shares, scales = known.shares, known.scales
         factors = first_factors(settings, self.init_seed, scale, known, means, curator)
-        coefficients = np.column_stack([means.effects, factors])
+        bias = QUALITY * means.effects
+        coefficients, middle = np.column_stack([bias, factors]), np.zeros(rank)
         knowledge = settings.knowledge if means.public_trusted else replace(settings.knowledge, fit=None)
         side = Side.of(knowledge, factors, known.counts)
         if side is not None:
@@ -167,13 +169,15 @@ class DPFactors(Recommender):
             # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
             forgets = t < 2 and settings.start == "random"
             rounds = [latest] if forgets else [*rounds, latest][-settings.averaged :]
-            found = posterior(rounds, means.effects, means.variances, side)
+            found = posterior(rounds, bias, means.variances, side)
             change = common_scale(found.spread, seen.factors, seen.ratings, seen.variance)
             change = change if side is None else side.gentle(change)
             rounds = [r.turned(change) for r in rounds]
             side = None if side is None else side.turned(change)
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
+            middle = np.linalg.solve(change.T, seen.regressors[0, 1:] / seen.regressors[0, 0])
             scale = scale.next(seen, LEAST * spread, falling_bound=settings.falling_bound)
+        coefficients[:, 0] += coefficients[:, 1:] @ middle  # the average user is who says nothing
         fitted = {
             "center": means.center,
             "rating_range": list(settings.limits),
