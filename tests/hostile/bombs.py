@@ -14,7 +14,7 @@ CANARY = "canary"
 
 
 def gzip_of_rows(path: Path) -> Path:
-    """Good rows, again and again: 600 MB of text, and more in memory."""
+    """Good rows, again and again: some megabytes that are 4 GB of text, and more in memory."""
     return gzipped(path, b"canary,film 1,3\n")
 
 
@@ -30,7 +30,7 @@ def gzip_of_header(path: Path) -> Path:
 def gzipped(path: Path, text: bytes, header: bytes = b"user,item,rating\n") -> Path:
     """Streams of gzip, one after the other, are one."""
     block = gzip.compress(text * ((10 << 20) // len(text)), mtime=0)
-    (path / "bomb.csv.gz").write_bytes(gzip.compress(header, mtime=0) + block * 60)
+    (path / "bomb.csv.gz").write_bytes(gzip.compress(header, mtime=0) + block * 390)
     return path / "bomb.csv.gz"
 
 

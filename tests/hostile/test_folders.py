@@ -26,7 +26,7 @@ from trial import Tally, attempt
 import lowkey as lk
 from lowkey.data.synthetic import taste
 from lowkey.errors import LowkeyError
-from lowkey.release.folder import FILES, LEDGER, MANIFEST, MODEL, read_manifest
+from lowkey.release.folder import FILES, LEDGER, MANIFEST, MODEL, POSTS, read_manifest
 from lowkey.release.formats import write_npy, write_parquet
 from lowkey.release.opened import open_release
 from lowkey.report import build_report
@@ -100,6 +100,10 @@ def manifest_of(change: Callable[[Any], None]) -> Damage:
     return lambda folder: rewrite(folder, lambda manifest: [change(manifest), manifest.setdefault("id", "")])
 
 
+def parameters_of(change: Callable[[Any], None]) -> Damage:
+    return lambda folder: rewrite(folder, lambda manifest: change(manifest["made"]["parameters"]))
+
+
 def entry(kind: str, name: str) -> Damage:
     """Something else under a file's name, or a file too many."""
 
@@ -133,16 +137,18 @@ ITEMS: list[Any] = [
 MODELS = [
     lambda folder, kind=kind: with_model(folder, kind[1], rule=kind[0], settings=kind[2]) for kind in HOSTILE.values()
 ]
-NAMES = st.sampled_from([*FILES, MANIFEST])
+EVERY = (*FILES, POSTS)
+NAMES = st.sampled_from([*EVERY, MANIFEST])
 DAMAGED = st.one_of(
     st.builds(bytes_of, NAMES, byte_changes()),
     st.builds(entry, st.sampled_from(["gone", "link", "folder", "pipe", "sparse", "extra"]), NAMES),
 )
 FORGED = st.one_of(
-    st.builds(bytes_of, st.sampled_from(FILES), byte_changes()).map(forged),
+    st.builds(bytes_of, st.sampled_from(EVERY), byte_changes()).map(forged),
     st.builds(manifest_of, json_changes()),
     st.builds(lambda change: lambda folder: with_ledger(folder, change), json_changes()),
     st.builds(header_of, json_changes()).map(forged),
+    st.builds(parameters_of, json_changes()),
     st.sampled_from(ITEMS).map(lambda items: lambda folder: with_items(folder, items)),
     st.sampled_from([*MODELS, *BOMBS]),
 )
@@ -156,8 +162,8 @@ def tried(original: Path, damages: list[Damage], tally: Tally, *, damaged: bool)
                 damage(folder)
             except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
                 break  # there is nothing left to damage
-        whole = all((folder / name).is_file() and not (folder / name).is_symlink() for name in (*FILES, MANIFEST))
-        same = whole and all((folder / n).read_bytes() == (original / n).read_bytes() for n in (*FILES, MANIFEST))
+        whole = all((folder / name).is_file() and not (folder / name).is_symlink() for name in (*EVERY, MANIFEST))
+        same = whole and all((folder / n).read_bytes() == (original / n).read_bytes() for n in (*EVERY, MANIFEST))
         trial = tally.add(attempt(lambda: use(folder)))
         assert trial.faults() == []
         if damaged and not same:

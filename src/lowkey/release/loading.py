@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
+from lowkey.data.decoded import most_bytes
 from lowkey.data.domain import MOST_ITEMS, Domain
 from lowkey.data.ids import is_integer, is_text
 from lowkey.errors import LowkeyError
@@ -30,12 +31,14 @@ from lowkey.release.folder import (
     read_manifest,
 )
 from lowkey.release.origin import read_origin
+from lowkey.release.pages import PLAIN, pages_of
 from lowkey.release.tensors import check_header, read_arrays
 from lowkey.serving.arrays import POSITIONS, wrong_settings, wrong_shapes, wrong_values
 from lowkey.serving.rules import RULES
 
 MAX_ID_BYTES = 1 << 12  # of one id
 MAX_IDS_BYTES = 1 << 31  # of all
+MAX_FOOTER = 1 << 20  # of one list or text in a footer
 ROWS_PER_BYTE = 100  # distinct ids do not compress further than to a hundredth of a byte each
 
 
@@ -86,7 +89,7 @@ def read_domain(path: Path, manifest: dict[str, Any]) -> Domain:
         broken(f"{ITEMS} that is too small for {n_items} ids", "as many different ids as the manifest says")
     try:
         ids = _read_ids(path / ITEMS, n_items)
-    except (pa.ArrowException, OSError, KeyError, TypeError, MemoryError):
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, StopIteration, MemoryError):
         ids = None
     if ids is None:
         broken(f"{ITEMS} that is no list of ids", "one column 'item' with as many ids as the manifest says")
@@ -98,14 +101,11 @@ def read_domain(path: Path, manifest: dict[str, Any]) -> Domain:
 
 def _read_ids(path: Path, n_items: int) -> pa.Array | None:
     """Text is read as a dictionary, each text once: as many rows of one long text as a few bytes can declare stay small."""
-    with pyarrow.parquet.ParquetFile(path, read_dictionary=["item"]) as file:
-        schema, metadata = file.schema_arrow, file.metadata
-        size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-        if (
-            schema.names != ["item"]
-            or metadata.num_rows != n_items
-            or size > min(MAX_IDS_BYTES, MAX_ID_BYTES * (n_items + 16))
-        ):
+    with pyarrow.parquet.ParquetFile(
+        path, read_dictionary=["item"], thrift_string_size_limit=MAX_FOOTER, thrift_container_size_limit=MAX_FOOTER
+    ) as file:
+        metadata = file.metadata
+        if file.schema_arrow.names != ["item"] or metadata.num_rows != n_items or not _fits(path, metadata, n_items):
             return None
         column = file.read().column("item")
     values = [chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
@@ -118,6 +118,19 @@ def _read_ids(path: Path, n_items: int) -> pa.Array | None:
         return None  # fewer texts than rows: some id stands there twice
     ids = column.cast(kind) if pa.types.is_dictionary(column.type) else column
     return ids.combine_chunks()
+
+
+def _fits(path: Path, metadata: Any, n_items: int) -> bool:
+    """Whether footer and pages say that the ids are as many and as small as they can be: a reader believes both."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    pages = [page for group in groups for page in pages_of(path, group.column(0))]
+    most = min(MAX_IDS_BYTES, MAX_ID_BYTES * (n_items + 16), most_bytes(path))
+    return (
+        max(sum(group.total_byte_size for group in groups), sum(page.decoded for page in pages)) <= most
+        and sum(group.num_rows for group in groups) == n_items
+        and all(group.column(0).num_values == group.num_rows >= 0 for group in groups)
+        and all(page.values <= n_items and page.encoding in PLAIN for page in pages)
+    )
 
 
 def read_ledger(path: Path, manifest: dict[str, Any]) -> Ledger:

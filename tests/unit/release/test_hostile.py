@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from forger import rewrite, with_items, with_ledger, with_model, with_posts, with_words, without_posts
 
@@ -127,9 +128,34 @@ def test_honest_ids_of_every_kind_pass_the_limits(folder: Path) -> None:
 
 
 def many_rows_of_one_long_text(folder: Path) -> None:
-    """A few hundred bytes that declare gigabytes: a dictionary of one text, and a run of rows that repeat it."""
-    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(300_000, np.int32)), pa.array(["x" * 4000]))
-    with_items(folder, text, compression="zstd", store_schema=False)  # a reader takes it for plain text
+    """A few hundred bytes that declare 100 GB: a dictionary of one text, and a run of rows that repeat it."""
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(25_000_000, np.int32)), pa.array(["x" * 4000]))
+    options: dict[str, Any] = {"compression": "zstd", "store_schema": False}  # a reader takes it for plain text
+    one_page = {"row_group_size": len(text), "write_batch_size": len(text), "max_rows_per_page": len(text)}
+    with_items(folder, text, **options, **one_page, data_page_size=1 << 30, write_statistics=False)
+    assert (folder / "items.parquet").stat().st_size < 1000
+
+
+def pages_that_say_more_than_the_footer(folder: Path) -> None:
+    """Ids of 4 MB each, packed to some kilobytes, whose footer says that they are small: 200 kB in all."""
+    with_items(folder, pa.array([f"{i}" * (1 << 22) for i in range(10, N + 10)]), compression="zstd", use_dictionary=False)
+    path = folder / "items.parquet"
+    data = path.read_bytes()
+    size = pyarrow.parquet.read_metadata(path).row_group(0).total_byte_size
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert varint(size) in data[footer:]
+    path.write_bytes(data[:footer] + data[footer:].replace(varint(size), varint(200_000, len(varint(size)))))
+    assert pyarrow.parquet.read_metadata(path).row_group(0).total_byte_size == 200_000
+    rewrite(folder)
+
+
+def varint(value: int, length: int = 0) -> bytes:
+    """As Thrift writes whole numbers; with bytes that say nothing, if it is to be longer."""
+    value, found = 2 * value, bytearray()
+    while value >= 128 or len(found) < length - 1:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
 
 
 def a_billion_posts(folder: Path) -> None:
@@ -165,7 +191,14 @@ def a_header_of_two_minds(folder: Path) -> None:
     rewrite(folder)
 
 
-BOMBS = [a_header_of_two_minds, many_rows_of_one_long_text, a_billion_posts, two_billion_keys, a_deep_ledger]
+BOMBS = [
+    a_header_of_two_minds,
+    many_rows_of_one_long_text,
+    pages_that_say_more_than_the_footer,
+    a_billion_posts,
+    two_billion_keys,
+    a_deep_ledger,
+]
 PROBE = """
 import resource, sys, time
 import lowkey as lk
