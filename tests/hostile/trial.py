@@ -45,13 +45,13 @@ class Trial:
 def attempt(call: Callable[[], Any]) -> Trial:
     """``call`` in a child; what it returns, or what its exception says, is its last word."""
     reading, writing = os.pipe()
-    resident, begun = memory(1), time.monotonic()
+    begun = time.monotonic()
     child = os.fork()
     if child == 0:
         try:
             os.close(reading)
             with os.fdopen(writing, "w") as out:
-                json.dump(_inside(call), out)
+                json.dump([memory(1), *_inside(call)], out)
         finally:
             os._exit(0)
     os.close(writing)
@@ -59,7 +59,8 @@ def attempt(call: Callable[[], Any]) -> Trial:
         text = answer.read()
     _, status, usage = os.wait4(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    how, said = json.loads(text) if text else ("hang" if code == -signal.SIGALRM else f"ended with {code}", "")
+    ended = "hang" if code == -signal.SIGALRM else f"ended with {code}"
+    resident, how, said = json.loads(text) if text else (0.0, ended, "")  # resident: before the call
     seconds, clock = usage.ru_utime + usage.ru_stime, time.monotonic() - begun
     return Trial(how, said, seconds, clock, usage.ru_maxrss / 1024 - resident)
 
