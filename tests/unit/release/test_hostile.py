@@ -99,21 +99,6 @@ def test_no_name_of_a_strangers_array_becomes_a_path(folder: Path, tmp_path: Pat
         assert sorted(entry.name for entry in tmp_path.iterdir()) == ["release"]
 
 
-def test_factors_for_one_item_of_millions_never_reach_compiled_code(folder: Path) -> None:
-    """50 million items and factors of shape (1, 10): reading out of bounds once ended the process."""
-    with_items(folder, pa.array(np.arange(5_000_000)))
-    with_model(
-        folder,
-        {"item_factors": np.zeros((1, 10))},
-        rule="signs",
-        settings={"link": "probit", "reg": 1.0, "threshold": 3.0},
-    )
-    program = f"import lowkey as lk; lk.load({str(folder)!r}).recommend({{4_999_999: 4.0}}, n=3)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "VerifyError" in done.stderr
-
-
 def test_honest_ids_of_every_kind_pass_the_limits(folder: Path) -> None:
     for ids in (
         pa.array(np.arange(300_000)),
