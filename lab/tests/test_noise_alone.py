@@ -21,7 +21,8 @@ from lowkey.evaluation.metrics import rmse
 from lowkey.evaluation.splits import Split, hold_out_users
 from lowkey.methods.one_bit.method import OneBit
 from lowkey.methods.registry import PRIVATE, estimator
-from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
+from lowkey.methods.trace.baseline import TraceRegression
+from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.noise import SeededNoise
 from lowkey_lab.one_bit import rank_one
 from lowkey_lab.published.one_bit import TunedOneBit

@@ -39,7 +39,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.methods.recommender import DPRecommender
     from lowkey.methods.stream import Stream
     from lowkey.methods.svd.method import DPSVD
-    from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
+    from lowkey.methods.trace.baseline import TraceRegression
+    from lowkey.methods.trace.method import DPTraceRegression
     from lowkey.model import Model
     from lowkey.privacy.billboard import Billboard
     from lowkey.privacy.guarantee import Guarantee

@@ -50,7 +50,13 @@ class Explanation:
 
 @dataclass(frozen=True, repr=False)
 class Model:
-    """What a fit leaves behind and a release folder holds. ``arrays`` are public: they are made from posts alone."""
+    """What a fit leaves behind and a release folder holds. ``arrays`` are public: they are made from posts alone.
+
+    Examples
+    --------
+    >>> model = lk.load("release")  # doctest: +SKIP
+    >>> model.recommend({"film 7": 5.0}, n=10)  # doctest: +SKIP
+    """
 
     method: str
     rule: str

@@ -6,6 +6,7 @@ Read from the syntax trees, so that imports inside functions count too.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from estimators import BASELINES, CASES
 from test_rooms import MODULES, SOURCE, imports, tree, where
 
+import lowkey as lk
 from lowkey.methods import registry
 
 MOST_LINES, MOST_PARAMETERS = 60, 8
@@ -123,3 +125,20 @@ def test_every_method_is_on_the_api_page() -> None:
     assert needed <= page, needed - page
     homes = {module_name(path) for path in MODULES}
     assert not [entry for entry in page if entry.rpartition(".")[0] not in homes and entry not in homes]
+
+
+MADE_BY_OTHERS = {"Guarantee", "Model", "Moments", "Plan", "Ratings", "TimedRatings"}  # nobody writes their parameters down
+
+
+@pytest.mark.parametrize("name", [name for name in lk.__all__ if name not in lk.MODULES])
+def test_every_public_name_explains_its_parameters_and_has_an_example(name: str) -> None:
+    """In numpydoc's sections; one line may name several parameters."""
+    found = getattr(lk, name)
+    text = inspect.getdoc(found) or ""
+    assert re.search(r"^Examples\n--------\n>>> ", text, re.MULTILINE)
+    wanted = [] if name in MADE_BY_OTHERS else list(inspect.signature(found).parameters)
+    if wanted:
+        section = re.search(r"^Parameters\n----------\n(.*?)(?=^\w+\n---|\Z)", text, re.MULTILINE | re.DOTALL)
+        assert section is not None
+        heads = [line.partition(" : ")[0] for line in section[1].splitlines() if line and not line.startswith(" ")]
+        assert {one.strip() for head in heads for one in head.split(",")} >= set(wanted)

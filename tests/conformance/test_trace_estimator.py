@@ -9,7 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from lowkey.data.trace import cells
 from lowkey.errors import InputError
 from lowkey.linalg.lowrank import truncated
-from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
+from lowkey.methods.trace.baseline import TraceRegression
+from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.ledger import Ledger
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.trace import cells
-from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
+from lowkey.methods.trace.baseline import TraceRegression
+from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import SeededNoise

@@ -45,10 +45,26 @@ def audit(
     seed: int | None = None,
     noise: NoiseSource | None = None,
 ) -> AuditResult:
-    """Measure the privacy of an estimator's fits, on a crowd that is made up (or on ``data``: for their curator alone).
+    """Measure the privacy of an estimator's fits, on a crowd that is made up.
 
-    ``canaries`` is the number of scores in all: so many canaries, in so many independent runs. ``seed`` is for the crowd,
-    the canaries and their coins; the noise is that of a release, unless ``noise`` says otherwise.
+    Parameters
+    ----------
+    estimator : Recommender
+        With its epsilon; it is cloned.
+    data : Ratings, optional
+        In place of the made-up crowd: for their curator alone.
+    domain : Domain, optional
+        Of the made-up crowd.
+    layers : sequence of int
+        1 replay, 2 canaries, 3 black-box attack, 4 noise.
+    canaries : int
+        Scores in all: so many canaries, in so many independent runs.
+    confidence : float
+        Of the lower bounds.
+    seed : int, optional
+        For the crowd, the canaries and their coins.
+    noise : NoiseSource, optional
+        In place of that of a release.
 
     Examples
     --------

@@ -21,7 +21,23 @@ NEVER = np.int64(1) << 40  # a release that no stream reaches
 
 @dataclass(frozen=True)
 class Calendar:
-    """Release t is made on what is known at ``first + (t - 1) * every``."""
+    """Release t is made on what is known at ``first + (t - 1) * every``.
+
+    Parameters
+    ----------
+    first, every : int
+        The time of the first release, and the time between two.
+    wait, patience : int
+        People speak so long after their first rating, if they have enough of them, or so long at the latest.
+    least : int
+        Ratings that are enough.
+    again : int
+        Releases after which people speak again; 0: never.
+
+    Examples
+    --------
+    >>> calendar = lk.Calendar.weekly(first=1_767_225_600)  # doctest: +SKIP
+    """
 
     first: int
     every: int

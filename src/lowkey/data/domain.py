@@ -82,6 +82,21 @@ class Domain:
     `items` is a sequence of ids (integers or text, from any array library), or a count for items that are known
     by their column position alone. The order of `items` is the order of every item-side array in the package. Text ids
     are kept in their one spelling (data/ids.py): without white space around them, in Unicode's normal form C.
+
+    Parameters
+    ----------
+    items : sequence of ids, or int
+        The catalogue, or how many columns it has.
+    rating_range : (float, float), optional
+        The lowest and the highest rating, or the counts 0 and the most that counts.
+    feedback : {"ratings", "binary", "counts"}
+        What a row says.
+    expected_users : int, optional
+        From public knowledge; the true number is private.
+
+    Examples
+    --------
+    >>> domain = lk.Domain(items=films, rating_range=(0.5, 5.0), expected_users=20_000)  # doctest: +SKIP
     """
 
     __slots__ = ("_expected_users", "_index", "_item_ids", "_positional", "_scale")

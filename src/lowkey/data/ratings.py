@@ -26,7 +26,13 @@ __all__ = ["Block", "Ratings"]
 
 
 class Ratings(Closed):
-    """The users' rows over a public catalogue. Made by `read_ratings`, `from_frame`, `from_csr` and `from_spark`."""
+    """The users' rows over a public catalogue. Made by `read_ratings`, `from_frame`, `from_csr` and `from_spark`.
+
+    Examples
+    --------
+    >>> lk.read_ratings("r.parquet", domain, user="u", item="i", rating="r")  # doctest: +SKIP
+    >>> lk.Ratings.from_csr(csr, domain)  # doctest: +SKIP
+    """
 
     __slots__ = ("_columns", "_domain", "_rows")
 

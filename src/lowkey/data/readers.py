@@ -57,21 +57,32 @@ def read_ratings(
 ) -> Ratings:
     """The ratings in a file, an object store or a database, checked against `domain`.
 
-    `format` is read off the file's name unless given: parquet (a file or a folder of files), csv, tsv, jsonl, arrow (and
-    Feather), ratings.dat and u.data (MovieLens, also a whole folder of it; columns userId, movieId, rating, timestamp),
-    inter (RecBole; names with or without the type). Text formats may be compressed (.gz, .zst, .bz2); `text` says how they
-    are written, if not as usual. `path` may be an address: s3://, gs:// and what else pyarrow's file systems know; or
-    sqlite:///, duckdb:/// or postgresql://, with a table or a SELECT as `query`.
+    Parameters
+    ----------
+    path : path or address
+        A file (parquet, also a folder of it, csv, tsv, jsonl, arrow, feather, RecBole's .inter), a MovieLens folder or its
+        ratings.dat or u.data, any text compressed (.gz, .zst, .bz2); s3://, gs:// and what else pyarrow's file systems
+        know; sqlite:///, duckdb:/// or postgresql://.
+    domain : Domain
+        What is public.
+    user, item, rating : str
+        Columns. With binary feedback a `rating` of truth values says which rows count; counts without one count rows.
+    duplicates, time : {"error", "last", "mean", "sum"}, column, optional
+        A pair of user and item that occurs again: by default an error for ratings; binary entries count once, counts are
+        summed. With a `time`, the last is the latest.
+    unknown_items, missing, check_axes : {"error", "drop"}, {"error", "drop"}, bool
+        Ids that the catalogue does not have; rows with gaps; refuse a catalogue that fits the users' column better.
+    format, text, query : str, Text, str, optional
+        In place of what the file's name says; how a text is written, if not as usual; of a database: a table or a SELECT.
+    out_of_core : bool, optional
+        Keep the rows of a Parquet file on disk, in a file without a name; by default where they would take more than
+        half of the memory. It changes no result.
+    scratch, progress : path, function
+        Where that is, else next to the file; told the part done.
 
-    `duplicates` says what becomes of a pair of user and item that occurs again: error, last (the later row, by the column
-    `time` if one is named), mean or sum. By default it is an error for ratings; binary entries count once, counts are
-    summed. `missing` is what becomes of rows with gaps (error or drop), `unknown_items` of ids that the catalogue does not
-    have. With binary feedback a `rating` column of truth values says which rows count; counts without such a column count
-    rows. `check_axes` refuses a catalogue that fits the users' column better than the items'.
-
-    `out_of_core` keeps the rows of a Parquet file on disk, sorted by user, in a file without a name that is gone when the
-    ratings are let go of; `scratch` says in which place (else next to the file), `progress` is told the part done. By
-    default that is done for files that would take more than half of the memory. It changes no result.
+    Examples
+    --------
+    >>> lk.read_ratings("r.csv", domain, user="who", item="film", rating="stars")  # doctest: +SKIP
     """
     _check_domain(domain)
     check_unknown_items_word(unknown_items)
@@ -107,6 +118,17 @@ def from_frame(
     """The ratings in a pandas, polars, Arrow or DuckDB table (or another that narwhals knows), checked against `domain`.
 
     The other words mean what they mean for `read_ratings`.
+
+    Parameters
+    ----------
+    frame : pandas, polars, Arrow, DuckDB
+        A row per entry.
+    domain, user, item, rating, time, duplicates, unknown_items, missing, check_axes
+        As in `read_ratings`.
+
+    Examples
+    --------
+    >>> lk.from_frame(frame, domain, user="who", item="film", rating="stars")  # doctest: +SKIP
     """
     _check_domain(domain)
     check_unknown_items_word(unknown_items)
@@ -134,7 +156,19 @@ def read_uncatalogued(
     scratch: Any = None,
     progress: Progress = lambda done: None,
 ) -> UncataloguedRatings:
-    """As `read_ratings`, where even the list of items is private. Its `with_items` leads to `Ratings`."""
+    """As `read_ratings`, where even the list of items is private. Its `with_items` leads to `Ratings`.
+
+    Parameters
+    ----------
+    path, user, item, rating, time, duplicates, missing, format, text, query, out_of_core, scratch, progress
+        As in `read_ratings`.
+    rating_range, feedback
+        As in `Domain`.
+
+    Examples
+    --------
+    >>> lk.read_uncatalogued("r.csv", user="who", item="film", feedback="binary")  # doctest: +SKIP
+    """
     scale = Scale(feedback, rating_range)
     settled = settled_duplicates(scale, duplicates)
     names = names_for(scale, user, item, rating, time, missing)
@@ -162,6 +196,15 @@ def read_catalogue(path: Any, *, item: str | None = None) -> pa.Array:
     """The public ids in a catalogue file, in file order: Parquet, CSV/TSV, or text with one id per line.
 
     Text files hold no types: if every id is a plain number (12, not 012 or 12.0) the ids are integers, else text.
+
+    Parameters
+    ----------
+    path, item : path, str, optional
+        The file, and its column with the ids, where there are several.
+
+    Examples
+    --------
+    >>> lk.read_catalogue("films.csv", item="film")  # doctest: +SKIP
     """
     file = existing_path(path, "catalogue")
     if file.suffix == ".txt":

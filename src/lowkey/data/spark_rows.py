@@ -96,8 +96,21 @@ def from_spark(
 ) -> Ratings:
     """The ratings in a Spark DataFrame, checked against `domain`, for `SparkEngine`.
 
-    `partitions` (default: the cluster's cores) is how many pieces the users are dealt to; a piece is held in an
-    executor's memory once, with about 60 bytes a rating. The rows of a frame have no order, so `duplicates` is not "last".
+    Parameters
+    ----------
+    frame : pyspark DataFrame
+        A row per entry.
+    domain, user, item, rating, unknown_items
+        As in `read_ratings`.
+    partitions : int, optional
+        How many pieces the users are dealt to, by default the cluster's cores; a piece is held in an executor's memory
+        once, with about 60 bytes a rating.
+    duplicates : str, optional
+        As in `read_ratings`, and not "last": the rows of a frame have no order.
+
+    Examples
+    --------
+    >>> lk.from_spark(frame, domain, user="who", item="film", rating="stars")  # doctest: +SKIP
     """
     from pyspark.sql import functions as f
 

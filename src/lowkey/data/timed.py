@@ -41,7 +41,12 @@ from lowkey.privacy.stream import MOST_SPEAKERS
 
 
 class TimedRatings(Closed):
-    """Rows (user, item, value, time), ordered by user, then time."""
+    """Rows (user, item, value, time), ordered by user, then time.
+
+    Examples
+    --------
+    >>> lk.TimedRatings.from_file("r.parquet", domain, user="u", item="i", time="t")  # doctest: +SKIP
+    """
 
     __slots__ = ("_domain", "_items", "_keys", "_offsets", "_times", "_values")
 

@@ -59,7 +59,19 @@ class LocalState:
 
 
 class LocalEngine(Engine):
-    """``n_jobs`` threads (default: all cores) and blocks of at most ``block_size`` users. Neither changes any sum."""
+    """Passes on this machine. Neither parameter changes any sum.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Threads; all cores by default.
+    block_size : int
+        Users at a time, at most.
+
+    Examples
+    --------
+    >>> lk.DPBias(epsilon=1.0, delta=1e-6).fit(ratings, engine=lk.LocalEngine(n_jobs=2))  # doctest: +SKIP
+    """
 
     def __init__(self, n_jobs: int | None = None, block_size: int = 1 << 15) -> None:
         cores = get_num_threads()

@@ -60,7 +60,20 @@ class SparkState:
 
 
 class SparkEngine(Engine):
-    """Sweeps over ratings from ``from_spark``. ``chunk`` is how many coordinates travel together; it changes no sum."""
+    """Sweeps over ratings from ``from_spark``, where they are.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Of the cluster.
+    chunk : int
+        How many coordinates travel together; it changes no sum.
+
+    Examples
+    --------
+    >>> rows = lk.from_spark(frame, domain, user="u", item="i", rating="r")  # doctest: +SKIP
+    >>> lk.DPBias(epsilon=1.0, delta=1e-6).fit(rows, engine=lk.SparkEngine(spark))  # doctest: +SKIP
+    """
 
     def __init__(self, spark: Any, chunk: int = CHUNK) -> None:
         if chunk < 1:

@@ -30,9 +30,27 @@ DRAWS = 10**9  # how many noisy numbers the selection and the fit may draw toget
 class PrivateCatalogue:
     """Splits one (epsilon, delta) between the selection of the items and the fit that follows on the same billboard.
 
-    The selection gets ``share`` of the total mu^2 and ``delta_share`` of delta (the chance that it names an item which
-    one user alone has); ``rest`` is what the fit may be given, so that both together cost (epsilon, delta). A user
-    counts with at most ``max_items`` items; ``max_catalogue`` is a public cap on how many different items there are.
+    ``rest`` is what the fit may be given, so that both together cost (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of both together.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    share, delta_share : float
+        Of the total mu^2, and of delta (the chance that an item is named which one user alone has), for the selection.
+    max_items : int
+        A user counts with at most so many items.
+    max_catalogue : int
+        A public cap on how many different items there are.
+
+    Examples
+    --------
+    >>> rows, board = lk.read_uncatalogued("r.csv", user="u", item="i", feedback="binary"), lk.Billboard()  # doctest: +SKIP
+    >>> catalogue = lk.PrivateCatalogue(epsilon=1.0, delta=1e-6)  # doctest: +SKIP
+    >>> known = rows.with_items(catalogue.select(rows, board))  # doctest: +SKIP
+    >>> model = lk.DPLists(*catalogue.rest()).fit(known, billboard=board)  # doctest: +SKIP
     """
 
     epsilon: float

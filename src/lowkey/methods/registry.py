@@ -37,7 +37,7 @@ TASKS = {  # with units of privacy of their own: not offered where users are pro
     "one-bit": "lowkey.methods.one_bit.method:DPOneBit",
     "OneBit": "lowkey.methods.one_bit.method:OneBit",
     "trace": "lowkey.methods.trace.method:DPTraceRegression",
-    "TraceRegression": "lowkey.methods.trace.method:TraceRegression",
+    "TraceRegression": "lowkey.methods.trace.baseline:TraceRegression",
 }
 
 

@@ -44,9 +44,29 @@ SPEAKS_AGAIN = (
 class Stream:
     """``releases`` of ``method`` over the years, for what one would cost; in a folder of its own.
 
-    ``method`` is a ``DPBias``, ``DPLists`` or ``DPMoments``; its epsilon and delta are those of all releases together. The
-    first call books the stream, later ones go on with it: they need the same method, domain and calendar. ``half_life``
-    (in releases) makes it forget, ``window`` (in releases) too.
+    The first call books the stream, later ones go on with it: they need the same method, domain and calendar.
+
+    Parameters
+    ----------
+    folder : path
+        Of the stream: its ledger, its posts and its private state.
+    method : DPBias, DPLists or DPMoments
+        Its epsilon and delta are those of all releases together.
+    domain : Domain
+        Of every release.
+    calendar : Calendar
+        When there are releases, and when somebody speaks.
+    releases : int
+        How many there will be.
+    half_life, window : float, int, optional
+        In releases: after which a row counts half, or not at all.
+    noise : NoiseSource, optional
+        For tests; what it touches cannot be released.
+
+    Examples
+    --------
+    >>> stream = lk.Stream("people.stream", lk.DPLists(2.0, 1e-6), domain, calendar, 52)  # doctest: +SKIP
+    >>> stream.release(lk.TimedRatings.from_file("r.parquet", domain, user="u", item="i", time="t"))  # doctest: +SKIP
     """
 
     def __init__(

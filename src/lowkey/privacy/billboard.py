@@ -30,6 +30,22 @@ class Billboard:
     A fresh one serves one fit. One with a shared ``ledger`` composes several fits on the same people. One with ``kept``
     keeps every post before it is committed; a fit that was cut off goes on with those, and pays for none of them again
     (``pay_again``: but for those that were reserved and lost).
+
+    Parameters
+    ----------
+    ledger : Ledger or path, optional
+        Shared: composes several fits on the same people. A fresh one in memory by default.
+    noise : NoiseSource, optional
+        For tests; what it touches cannot be released.
+    kept : KeptPosts, optional
+        Where posts are kept, so that a fit that was cut off goes on.
+    pay_again : bool
+        Whether posts that were reserved and lost are paid for once more.
+
+    Examples
+    --------
+    >>> board = lk.Billboard(lk.Ledger("people.jsonl", total=(4.0, 1e-6)))  # doctest: +SKIP
+    >>> lk.DPBias(epsilon=1.0, delta=1e-6).fit(ratings, billboard=board)  # doctest: +SKIP
     """
 
     def __init__(

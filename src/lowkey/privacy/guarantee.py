@@ -18,7 +18,13 @@ OUTSIDE = (
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(epsilon, delta)-differential privacy, with everything that the two numbers leave out."""
+    """(epsilon, delta)-differential privacy, with everything that the two numbers leave out.
+
+    Examples
+    --------
+    >>> print(model.guarantee_)  # doctest: +SKIP
+    >>> model.guarantee_.sentence()  # doctest: +SKIP
+    """
 
     price: Price
     unit: Unit

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lowkey.errors import BudgetError, InputError, LedgerError
+from lowkey.errors import BudgetError, LedgerError, refuse
 from lowkey.privacy.anchor import Anchor
 from lowkey.privacy.book import START, Book, check_units
 from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
@@ -47,8 +47,16 @@ UNWRITTEN = {
 class Ledger(Book):
     """In memory, or durable at ``path``, where several fits and several processes may share it and one ``total``.
 
-    ``expect_head`` is a head that this ledger once had: one without it is refused. ``anchor`` is a file in another folder
-    that keeps the last head: checked before every line and moved on after it.
+    Parameters
+    ----------
+    path, total : path, (epsilon, delta), optional
+        The file, which is made if it does not exist, and what all posts together may not exceed.
+    expect_head, anchor : str, path, optional
+        A head that this ledger once had; a file in another folder that keeps the last one. A ledger without it is refused.
+
+    Examples
+    --------
+    >>> lk.Ledger("people.jsonl", total=(4.0, 1e-6)).guarantee()  # doctest: +SKIP
     """
 
     def __init__(
@@ -77,12 +85,8 @@ class Ledger(Book):
             elif total is not None and self.total is None:
                 self._limit(total)
             elif total is not None and self.total != tuple(total):
-                raise InputError(
-                    what=f"the ledger {self.path} has another total",
-                    got=f"(epsilon, delta) = {tuple(total)}",
-                    needed=f"{self.total}, as when it was opened",
-                    try_="leave the total out to use the ledger's own",
-                )
+                got, needed = f"(epsilon, delta) = {tuple(total)}", f"{self.total}, as when it was opened"
+                refuse(f"the ledger {self.path} has another total", got=got, needed=needed, try_="leaving it out")
 
     def _check_known(self, expected: Head | None) -> None:
         if expected is not None:

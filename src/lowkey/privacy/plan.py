@@ -68,7 +68,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every post of a fit, in no particular order, and what they cost together."""
+    """Every post of a fit, in no particular order, and what they cost together.
+
+    Examples
+    --------
+    >>> print(lk.DPBias(epsilon=1.0, delta=1e-6).plan(domain).table())  # doctest: +SKIP
+    """
 
     method: str
     lines: tuple[Line, ...]

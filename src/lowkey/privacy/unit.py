@@ -83,7 +83,21 @@ _NAMED = {words.name: key for key, words in WORDS.items()}
 
 @dataclass(frozen=True)
 class Unit:
-    """By default a user with everything of theirs, against data with one user more or less."""
+    """By default a user with everything of theirs, against data with one user more or less.
+
+    Parameters
+    ----------
+    whose : {"user", "record"}
+        Whose data.
+    what : {"everything", "values"}
+        All of it, or its values alone.
+    neighbours : {"add-remove", "replace-one"}
+        What data sets are compared.
+
+    Examples
+    --------
+    >>> model.guarantee_.unit  # doctest: +SKIP
+    """
 
     whose: Whose = "user"
     what: What = "everything"

@@ -43,7 +43,17 @@ ROWS_PER_BYTE = 100  # distinct ids do not compress further than to a hundredth 
 
 
 def load(folder: str | Path) -> Model:
-    """The model of a release folder. Refuses a folder that is not what its manifest says."""
+    """The model of a release folder. Refuses a folder that is not what its manifest says.
+
+    Parameters
+    ----------
+    folder : path
+        As ``release`` wrote it.
+
+    Examples
+    --------
+    >>> lk.load("release").recommend({"film 7": 5.0}, n=10)  # doctest: +SKIP
+    """
     path = existing_folder(folder)
     manifest = read_manifest(path)
     check_files(path, manifest)

@@ -63,9 +63,18 @@ class Check:
 
 
 def verify(folder: str | Path, id: str | None = None, key: str | Path | None = None) -> list[Check]:
-    """Every claim of the folder, checked. ``id`` is the release's id from somewhere else, ``key`` the curator's public key.
+    """Every claim of the folder, checked. Without ``id`` or ``key`` a yes says that it is consistent, and not who made it.
 
-    Without either, a yes says that the folder is consistent, and not who made it.
+    Parameters
+    ----------
+    folder : path
+        The release.
+    id, key : str, optional
+        Its id as the curator published it, and the curator's public key, or the key's file.
+
+    Examples
+    --------
+    >>> all(check.ok for check in lk.verify("release", key="curator.pub"))  # doctest: +SKIP
     """
     path = existing_folder(folder)
     checks: list[Check] = []

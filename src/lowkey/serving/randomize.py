@@ -17,6 +17,19 @@ def randomize_signs(signs: Any, epsilon: float, *, noise: NoiseSource | None = N
 
     m signs of one user together cost m epsilon. Which cells they belong to is not hidden. Train on what comes out with
     ``OneBit(flip_probability=1/(1 + e^epsilon))``.
+
+    Parameters
+    ----------
+    signs : array of +1 and -1
+        A user's own.
+    epsilon : float
+        Of each sign.
+    noise : NoiseSource, optional
+        For tests.
+
+    Examples
+    --------
+    >>> sent = lk.randomize_signs([1, -1, 1], epsilon=1.0)  # doctest: +SKIP
     """
     if not 0.0 < epsilon < math.inf:
         refuse("epsilon", got=repr(epsilon), needed="a finite number above 0", try_="epsilon=1.0")

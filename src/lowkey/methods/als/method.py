@@ -47,12 +47,8 @@ class Round(NamedTuple):
 class DPALS(Recommender):
     """Factors by alternating least squares; ratings and binary feedback.
 
-    Each round posts every item's Gram matrix and right-hand side. A user's ratings are weighted by a negative power of
-    the posted item counts, scaled to norm 1; with ``max_ratings`` instead only the rarest so many of them count,
-    equally. ``residual_bound`` bounds a user's weighted root mean square residual. ``reg`` and ``user_reg`` are ridges
-    (left out, those for ratings follow the posts). For binary feedback ``head`` is the share of the catalogue, by posted
-    count, that gets factors. ``start="spectral"``, the default for binary feedback, spends a part of the budget on a
-    private start. All other numbers of a fit are in ``resolve(domain)``.
+    Each round posts every item's Gram matrix and right-hand side. A user's ratings are weighted by a negative power of the
+    posted item counts, scaled to norm 1. All other numbers of a fit are in ``resolve(domain)``.
 
     Parameters
     ----------
@@ -63,15 +59,15 @@ class DPALS(Recommender):
     rank, n_iter : int, optional
         Factors and rounds.
     reg, user_reg : float, optional
-        Ridges of the items' and of the users' solves.
+        Ridges of the items' and of the users' solves; left out, those for ratings follow the posts.
     max_ratings : int, optional
-        How many of a user's ratings count, the rarest items first.
+        Only the rarest so many of a user's ratings count, equally.
     residual_bound : float, optional
         On a user's weighted root mean square residual, in stars.
     head : float, optional
-        Binary feedback: the share of the catalogue that gets factors.
+        Binary feedback: the share of the catalogue, by posted count, that gets factors.
     start : {"random", "spectral"}, optional
-        Where the item factors begin.
+        Where the item factors begin; "spectral", the default for binary feedback, spends a part of the budget.
     init_seed : int
         Of the public random start; the noise has no seed.
 
@@ -227,6 +223,17 @@ class ALS(DPALS):
     """The non-private baseline of ``DPALS``: the same code without noise.
 
     Ratings: every one at equal weight, and users so well inside the ball that hardly one is clipped.
+
+    Parameters
+    ----------
+    rank, n_iter, reg, user_reg, init_seed
+        As in ``DPALS``.
+    unobserved_weight, offset_reg : float
+        What a binary cell without an entry counts, and the ridge of a user's own offset.
+
+    Examples
+    --------
+    >>> lk.ALS(rank=16).fit(ratings).predict({"film 7": 4.5}, ["film 9"])  # doctest: +SKIP
     """
 
     private = False

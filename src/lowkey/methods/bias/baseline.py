@@ -38,8 +38,18 @@ class BaselineSettings(Settings):
 class Bias(Recommender):
     """The non-private baseline: global mean, item effects and user offsets, each with its ridge.
 
-    The ridges are those under which ratings that are left out, one by one, are predicted best (``offset_reg``: given).
-    ``n_iter`` rounds, in each of which items and users are fitted in turn.
+    The ridges are those under which ratings that are left out, one by one, are predicted best.
+
+    Parameters
+    ----------
+    n_iter : int
+        Rounds, in each of which items and users are fitted in turn.
+    offset_reg : float, optional
+        The ridge of offsets, in place of the best one.
+
+    Examples
+    --------
+    >>> lk.Bias().fit(ratings).predict({"film 7": 4.5}, ["film 9"])  # doctest: +SKIP
     """
 
     private = False

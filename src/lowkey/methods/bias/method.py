@@ -101,7 +101,12 @@ class DPBias(Recommender):
 
 
 class Popularity(Recommender):
-    """The non-private baseline that recommends what most users have, whatever the feedback."""
+    """The non-private baseline that recommends what most users have, whatever the feedback.
+
+    Examples
+    --------
+    >>> lk.Popularity().fit(ratings).recommend({}, n=10)  # doctest: +SKIP
+    """
 
     private = False
 

@@ -43,20 +43,43 @@ class Found(NamedTuple):
 
 
 class DPFrankWolfe(Recommender):
-    """Matrix completion by one noisy leading direction per round, in ``n_iter`` rounds.
+    """Matrix completion by one noisy leading direction per round.
 
-    A round posts the noisy Gram matrix of the users' residuals (``form="gram"``), or a few noisy products and one noisy
-    eigenvalue (``form="power"``); every user then moves along the leading direction on their own device. The model is
-    the list of posted directions: who has a history replays them.
+    A round posts the noisy Gram matrix of the users' residuals, or a few noisy products and one noisy eigenvalue; every
+    user then moves along the leading direction on their own device. The model is the list of posted directions: who has
+    a history replays them. All bounds are public.
 
-    ``step`` says how users move. "constant" is the paper's step 1/T, T = n_iter + 1, towards a matrix of nuclear norm
-    ``nuclear_norm``; "decreasing" takes 2/(t + 1) instead. "corrective" (default) refits a user's coefficients on all
-    directions so far, by a ridge regression; by default the ridge of a direction follows from what its round posted
-    (``linalg.leading.direction_ridge``), so that neither ``nuclear_norm`` nor ``reg`` has to be chosen.
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    n_iter : int
+        Rounds.
+    nuclear_norm : float, optional
+        Of the matrix towards which "constant" and "decreasing" steps go.
+    row_norm : float, optional
+        Bounds a user's centred row (the paper's L); by default a quarter of the rating range times the root of 80
+        ratings, or of the catalogue, if smaller.
+    residual_norm : float, optional
+        Bounds what a user shows in a round; by default ``row_norm``.
+    offset_reg : float, optional
+        Damps the user's own mean, which is subtracted locally; None leaves it in.
+    step : {"corrective", "decreasing", "constant"}
+        "constant" is the paper's 1/T, T = n_iter + 1; "decreasing" 2/(t + 1); "corrective" refits a user's coefficients on
+        all directions so far, with a ridge from what the rounds posted (``linalg.leading.direction_ridge``).
+    form : {"auto", "gram", "power"}
+        Whether a round posts a Gram matrix, or products and an eigenvalue.
+    reg : float, optional
+        The ridge of a corrective step, in place of its default.
+    init_seed : int
+        Of the public random start; the noise has no seed.
 
-    All bounds are public. ``row_norm`` (L) bounds a user's centred row; by default a quarter of the rating range times
-    the root of 80 ratings (or of the catalogue, if smaller). ``residual_norm`` bounds what a user shows in a round; by
-    default L. ``offset_reg`` damps the user's own mean, which is subtracted locally; None leaves it in.
+    Examples
+    --------
+    >>> model = lk.DPFrankWolfe(epsilon=4.0, delta=1e-6, n_iter=8).fit(ratings)  # doctest: +SKIP
+    >>> model.recommend({"film 7": 4.5}, n=10)  # doctest: +SKIP
     """
 
     constraints = {
@@ -206,7 +229,19 @@ class DPFrankWolfe(Recommender):
 
 
 class FrankWolfe(DPFrankWolfe):
-    """The non-private baseline of ``DPFrankWolfe``: the same code, without noise and without a guarantee."""
+    """The non-private baseline of ``DPFrankWolfe``: the same code, without noise and without a guarantee.
+
+    Parameters
+    ----------
+    n_iter, nuclear_norm, offset_reg, step, form, reg, init_seed
+        As in ``DPFrankWolfe``.
+    power_steps : int
+        Products of a round, where ``form`` is "power".
+
+    Examples
+    --------
+    >>> lk.FrankWolfe(n_iter=10).fit(ratings).recommend({"film 7": 4.5}, n=10)  # doctest: +SKIP
+    """
 
     private = False
 

@@ -39,14 +39,37 @@ RANDOM_LENGTH = 0.25  # of a random start's rows, in units of their bound
 class DPLMC(Recommender):
     """Low-rank factors by ``n_iter`` noisy gradient steps; users keep their own row, items' rows are posted.
 
-    Every round posts the users' Gram matrix (for the balance of the two sides) and the items' gradient. ``step`` is the
-    step in units of 1/(largest eigenvalue of either side). Bounds are public: ``user_norm`` and ``residual_norm`` (the
-    paper's alpha_1 and G) on a user's row and on a user's row of residuals, in units in which both sides' rows are alike
-    in length; by default they follow from the rating range, and the latter also from the posted density. ``rank``
-    follows from the noise level, as in ``DPFactors``. ``start="private"`` spends a part of the budget on a spectral
-    start; "auto" does so up to 1,000 items. ``density`` is the share of all cells that is rated, if public; by default
-    it is posted, with the number of users. ``reg`` is the ridge of a user's side when the model is used: the variance of
-    a rating around the model. All other numbers are in ``resolve(domain)``.
+    Every round posts the users' Gram matrix (for the balance of the two sides) and the items' gradient. Bounds are
+    public, in units in which both sides' rows are alike in length. All other numbers are in ``resolve(domain)``.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    rank : int, optional
+        Factors; by default from the noise level, as in ``DPFactors``.
+    n_iter : int
+        Rounds.
+    step : float
+        In units of 1/(largest eigenvalue of either side).
+    user_norm, residual_norm : float, optional
+        Bounds on a user's row and on a user's row of residuals (the paper's alpha_1 and G); by default from the rating
+        range, the latter also from the posted density.
+    start : {"auto", "private", "random"}
+        "private" spends a part of the budget on a spectral start; "auto" does so up to 1,000 items.
+    density : float, optional
+        The share of all cells that is rated, if public; by default it is posted, with the number of users.
+    reg : float, optional
+        The ridge of a user's side when the model is used: the variance of a rating around the model.
+    init_seed : int
+        Of the public random start; the noise has no seed.
+
+    Examples
+    --------
+    >>> model = lk.DPLMC(epsilon=4.0, delta=1e-6, rank=8).fit(ratings)  # doctest: +SKIP
+    >>> model.predict({"film 7": 4.5}, ["film 9"])  # doctest: +SKIP
     """
 
     constraints = {

@@ -26,6 +26,11 @@ class Moments:
     """What ``DPMoments`` posted: public arrays, and how much noise each holds (off the diagonal, for a Gram matrix).
 
     Gram matrices are packed upper triangles over ``head``, the positions of the items that have one.
+
+    Examples
+    --------
+    >>> posted = lk.DPMoments(epsilon=1.0, delta=1e-6).fit(ratings).moments_  # doctest: +SKIP
+    >>> posted.save("moments.safetensors")  # doctest: +SKIP
     """
 
     feedback: str

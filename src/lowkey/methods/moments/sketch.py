@@ -44,6 +44,28 @@ class DPSketch(Recommender):
     """The moments of ratings seen through a basis of ``width`` columns; for catalogues of any size.
 
     ``expected_users`` must be in the domain: it sets the scale of co-counts, which are not posted here.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    width : int
+        Columns of the basis: what is posted grows with it, and not with the square of the catalogue.
+    reg : float
+        Ridge of a user's side, in units of its default.
+    residual_bound : float, optional
+        On the root mean square of one user's residuals, in stars.
+    offset_reg : float
+        Ridge of a user's own offset.
+    init_seed : int
+        Of the public random start; the noise has no seed.
+
+    Examples
+    --------
+    >>> domain = lk.Domain(items=many, rating_range=(1, 5), expected_users=100_000)  # doctest: +SKIP
+    >>> model = lk.DPSketch(epsilon=2.0, delta=1e-7).fit(csr_rows, domain=domain)  # doctest: +SKIP
     """
 
     constraints = {"width": whole(), "reg": positive(), "residual_bound": positive(), "offset_reg": not_negative()}

@@ -42,9 +42,36 @@ UNITS = {name: Unit(name, "values", "replace-one") for name in ("rating", "user"
 class DPOneBit(Recommender):
     """Maximum likelihood of likes and dislikes under a nuclear-norm and an entrywise bound, noised in one of four places.
 
-    ``unit="rating"`` protects the value of one rating; ``unit="user"`` all values of one user, of whom ``max_ratings``
-    are used. **Who rated what is public in both.** Without ``delta`` the guarantee is pure. The fitted model holds item
+    **Who rated what is public**, whatever the unit. Without ``delta`` the guarantee is pure. The fitted model holds item
     factors; a user's side is fitted to their own signs, locally. Predictions are probabilities of a like.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost; ``delta=None`` is pure differential privacy.
+    adjacency : {"replace-one"}
+        Positions are public, so values are exchanged.
+    perturbation : {"input", "objective", "gradient", "output"}
+        Where the noise goes.
+    link : {"logistic", "probit"}
+        From a score to the chance of a like.
+    unit : {"rating", "user"}
+        Protects the value of one rating, or all values of one user.
+    max_ratings : int, optional
+        With ``unit="user"``: how many of a user's ratings are used.
+    threshold : float, optional
+        Ratings above it are likes; by default the middle of the range.
+    entry_bound, rank : float
+        Bounds on the scores, and on the nuclear norm by a rank.
+    n_iter : int
+        Rounds of gradient perturbation.
+    n_factors : int
+        Of the item side that is kept.
+
+    Examples
+    --------
+    >>> model = lk.DPOneBit(epsilon=2.0, delta=1e-6, perturbation="input").fit(ratings)  # doctest: +SKIP
+    >>> model.predict({"film 7": 5.0}, ["film 9"])  # doctest: +SKIP
     """
 
     constraints = {
@@ -188,8 +215,21 @@ class DPOneBit(Recommender):
 class OneBit(DPOneBit):
     """The non-private baseline: the same solver on the signs as they are.
 
-    ``flip_probability`` is for signs that were already randomised on the users' devices (``randomize_signs``): what
-    was private before it came here stays so, though this ledger, which did not see it happen, cannot say it.
+    Parameters
+    ----------
+    link, threshold, entry_bound, rank, n_factors
+        As in ``DPOneBit``.
+    reg : float
+        Ridge of a user's side.
+    tol, max_iter : float, int
+        When the solver stops.
+    flip_probability : float
+        Of signs that were randomised on the users' devices (``randomize_signs``): what was private before it came here
+        stays so, though this ledger, which did not see it happen, cannot say it.
+
+    Examples
+    --------
+    >>> model = lk.OneBit(flip_probability=0.27).fit(randomised)  # doctest: +SKIP
     """
 
     private = False

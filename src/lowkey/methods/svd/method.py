@@ -55,13 +55,36 @@ class SVDSettings(Settings):
 class DPSVD(Recommender):
     """The leading ``rank`` right singular directions of the users' rows, private.
 
-    Without cleansing, a user's prediction is the own row projected on them and scaled up for what is missing:
-    ``scaling`` "posted" spends 2 % of the budget on the density of the ratings, "user" takes the user's own, and a
-    number is a public n_users n_items / |ratings|. ``row_norm`` bounds a centred row, as in ``DPFrankWolfe``.
+    Without cleansing, a user's prediction is the own row projected on them and scaled up for what is missing. With
+    ``cleansing``, item means are posted first, then the covariances of clamped residuals and how often two items are rated
+    together.
 
-    With ``cleansing``, item means are posted first; residuals are clamped to ``residual_bound`` (default: a quarter of
-    the rating range), and both their covariances and how often two items are rated together are posted. ``reg`` is the
-    ridge of the user's side, by default the square of ``residual_bound``.
+    Parameters
+    ----------
+    epsilon, delta : float
+        What the fit may cost. No default.
+    adjacency : {"add-remove", "replace-one"}
+        What a neighbouring data set is.
+    rank : int
+        Directions.
+    cleansing : bool
+        Post item means first, and clamp residuals.
+    row_norm : float, optional
+        Without cleansing: bounds a centred row, as in ``DPFrankWolfe``.
+    offset_reg : float, optional
+        Damps the user's own mean; None leaves it in.
+    scaling : {"posted", "user"} or float
+        "posted" spends 2 % of the budget on the density of the ratings, "user" takes the user's own, and a number is a
+        public n_users n_items / |ratings|.
+    residual_bound : float, optional
+        With cleansing: residuals are clamped to it; by default a quarter of the rating range.
+    reg : float, optional
+        With cleansing: the ridge of the user's side, by default the square of ``residual_bound``.
+
+    Examples
+    --------
+    >>> model = lk.DPSVD(epsilon=4.0, delta=1e-6, rank=8, cleansing=True).fit(ratings)  # doctest: +SKIP
+    >>> model.recommend({"film 7": 4.5}, n=10)  # doctest: +SKIP
     """
 
     constraints = {

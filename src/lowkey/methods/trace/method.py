@@ -28,7 +28,7 @@ from lowkey.methods.base import Unscored
 from lowkey.methods.checked_input import without_cells
 from lowkey.methods.constraints import check, not_negative, positive, share, whole, word
 from lowkey.methods.curator import Curator
-from lowkey.methods.trace.bounds import UNCLIPPED, ExactFacts, TraceFacts
+from lowkey.methods.trace.bounds import UNCLIPPED, TraceFacts
 from lowkey.methods.trace.whitening import Whitener
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.guarantee import Guarantee
@@ -47,11 +47,33 @@ SMALLEST = 1e-100  # a bound above 0 for measurements that are all 0
 class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
     """y = <X, coef_> + error, with ``coef_`` of low rank; one record (X, y), or one response y with X public, is protected.
 
-    ``error_std``, ``max_singular_value`` (an upper bound on the largest singular value of the coefficients) and
-    ``covariance`` (of vec X; the identity by default) are public facts that the caller must know; the clipping bounds,
-    and ``n_iter`` unless it is given, follow from them (methods/trace/bounds.py). They steer accuracy only: epsilon holds
-    whatever they are. ``n_iter=0`` posts the spectral start alone. X has shape (n, d1, d2), or (n, d1) for vectors, or
-    is a sequence of sparse matrices or of pairs (A, B) with X = A B^T, or ``cells(...)`` for matrix completion.
+    What is public and must be known steers accuracy only: epsilon holds whatever it is. The clipping bounds follow from it
+    (methods/trace/bounds.py). X has shape (n, d1, d2), or (n, d1) for vectors, or is a sequence of sparse matrices or
+    of pairs (A, B) with X = A B^T, or ``cells(...)`` for matrix completion.
+
+    Parameters
+    ----------
+    rank : int
+        Of the coefficients.
+    epsilon, delta : float
+        What the fit may cost. No default.
+    protect : {"records", "responses"}
+        A whole record, or its response alone.
+    error_std, max_singular_value : float
+        Public: of the errors, and an upper bound on the largest singular value of the coefficients.
+    covariance : array, optional
+        Public: of vec X; the identity by default.
+    n_iter : int, optional
+        Steps of the descent; 0 posts the spectral start alone. By default from the bounds.
+    start_share, last_share : float
+        Of the budget: for the start, and for the last step.
+    residual_bound, measurement_bound : float, optional
+        In place of the clipping bounds that follow.
+
+    Examples
+    --------
+    >>> model = lk.DPTraceRegression(2, 1.0, 1e-6, error_std=0.1, max_singular_value=3.0).fit(X, y)  # doctest: +SKIP
+    >>> model.predict(X_new)  # doctest: +SKIP
     """
 
     private: ClassVar[bool] = True
@@ -207,7 +229,7 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
         return (*public, "all measurements X") if self._public_measurements else public
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
-        _check_rank(self.rank, shape)
+        check_rank(self.rank, shape)
         for name in ("epsilon", "delta", "error_std", "max_singular_value"):
             if getattr(self, name) is None:
                 refuse(name, got="none", needed="a number: it has no default", try_=f"{name}=… from public knowledge")
@@ -259,28 +281,6 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
         return tags
 
 
-class TraceRegression(DPTraceRegression):
-    """The non-private twin: the same start and descent, with nothing clipped, no noise and no guarantee."""
-
-    private = False
-
-    def __init__(self, rank: int = 1, covariance: Any = None, n_iter: int = 20) -> None:
-        super().__init__(rank=rank, covariance=covariance, n_iter=n_iter)
-
-    @property
-    def _public_measurements(self) -> bool:
-        return True
-
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
-        _check_rank(self.rank, shape)
-
-    def _facts(self, measurements: Measurements, responses: NDArray[np.float64]) -> TraceFacts:
-        n, shape = len(responses), measurements.shape
-        whitener = Whitener(self.covariance, math.prod(shape), n)
-        largest = float(np.abs(responses).max()) or 1.0
-        return ExactFacts(n, shape, self.rank, 0.0, math.inf, whitener, largest)
-
-
 _ARRAYS: dict[str, Any] = {
     "dtype": (np.float64, np.float32),
     "order": "C",
@@ -289,6 +289,6 @@ _ARRAYS: dict[str, Any] = {
 }
 
 
-def _check_rank(rank: Any, shape: tuple[int, int]) -> None:
+def check_rank(rank: Any, shape: tuple[int, int]) -> None:
     if not (isinstance(rank, int | np.integer) and 1 <= rank <= min(shape)):
         refuse("rank", got=repr(rank), needed=f"1 to {min(shape)}, for X of shape {shape}", try_="rank=1")
