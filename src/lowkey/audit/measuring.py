@@ -49,20 +49,12 @@ def audit(
 
     Parameters
     ----------
-    estimator : Recommender
-        With its epsilon; it is cloned.
-    data : Ratings, optional
-        In place of the made-up crowd: for their curator alone.
-    domain : Domain, optional
-        Of the made-up crowd.
-    layers : sequence of int
-        1 replay, 2 canaries, 3 black-box attack, 4 noise.
-    canaries : int
-        Scores in all: so many canaries, in so many independent runs.
-    confidence : float
-        Of the lower bounds.
-    seed : int, optional
-        For the crowd, the canaries and their coins.
+    estimator, data : Recommender, Ratings, optional
+        What is audited; rows in place of the made-up crowd: for their curator alone.
+    domain, seed : Domain, int, optional
+        Of the made-up crowd; the seed is also for the canaries and their coins.
+    layers, canaries, confidence : ints, int, float
+        1 replay, 2 canaries, 3 black-box attack, 4 noise; scores in all; of the lower bounds.
     noise : NoiseSource, optional
         In place of that of a release.
 
