@@ -35,6 +35,7 @@ OPTIONS = {  # - the command line's options, and the keywords of public readers,
     "data/readers.py:from_frame",
     "data/readers.py:read_ratings",
     "data/readers.py:read_uncatalogued",
+    "data/spark_rows.py:from_spark",
 }
 FOREIGN = "linalg/blas.py"  # - signatures of BLAS and LAPACK.
 API_PAGE = SOURCE.parents[1] / "docs" / "api.md"

@@ -166,6 +166,18 @@ def test_items_may_be_dropped_but_not_all(spark: Any) -> None:  # noqa: F811
         lk.from_spark(frame, foreign, **COLUMNS, partitions=2, unknown_items="drop")
 
 
+def test_exchanged_columns_are_noticed_over_all_partitions(spark: Any) -> None:  # noqa: F811
+    """Both columns hold numbers that the catalogue knows, so that only how much of it each shows can tell."""
+    users, items = np.repeat(np.arange(1, 21), 6), (np.arange(120) * 7) % 40 + 1
+    table = pa.table({"user": users, "item": items, "rating": np.full(120, 3.0)})
+    domain, frame = lk.Domain(range(1, 41), (0.5, 5.0)), spark.createDataFrame(table)
+    lk.from_spark(frame, domain, user="user", item="item", rating="rating", partitions=3)
+    swapped = {"user": "item", "item": "user", "rating": "rating", "duplicates": "mean", "partitions": 3}
+    with pytest.raises(InputError, match="look exchanged"):
+        lk.from_spark(frame, domain, **swapped)
+    lk.from_spark(frame, domain, **swapped, check_axes=False)
+
+
 def test_what_a_frame_cannot_say(spark: Any) -> None:  # noqa: F811
     frame = spark.createDataFrame(base_table(DOMAIN, 6))
     for options, message in (

@@ -95,4 +95,5 @@ class Cluster:
             partitions=self.partitions,
             duplicates=table.duplicates,
             unknown_items=table.unknown_items,
+            check_axes=table.check_axes,
         )

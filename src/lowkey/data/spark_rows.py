@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lowkey.data.assemble import settled_duplicates
+from lowkey.data.axes import PartOfAxes
 from lowkey.data.columns import (
     ColumnNames,
     check_unknown_items_word,
@@ -40,7 +41,8 @@ from lowkey.data.text_files import check_present
 from lowkey.errors import LowkeyError, quotes_nobody, refuse
 
 BLOCK_USERS = 1 << 14
-CELLS = ("offsets", "items", "ratings", "keys", "state")  # state: what the users keep between passes, if anything
+# axes: what a partition shows of both columns' ids; state: what the users keep between passes. Either may be empty.
+CELLS = ("axes", "offsets", "items", "ratings", "keys", "state")
 BLOCK_COLUMNS = "refused string, known boolean, " + ", ".join(f"{name} binary" for name in CELLS)
 BLOCK_SCHEMA = pa.schema([("refused", pa.string()), ("known", pa.bool_()), *((name, pa.binary()) for name in CELLS)])
 
@@ -93,6 +95,7 @@ def from_spark(
     partitions: int | None = None,
     duplicates: str | None = None,
     unknown_items: str = "error",
+    check_axes: bool = True,
 ) -> Ratings:
     """The ratings in a Spark DataFrame, checked against `domain`, for `SparkEngine`.
 
@@ -100,7 +103,7 @@ def from_spark(
     ----------
     frame : pyspark DataFrame
         A row per entry.
-    domain, user, item, rating, unknown_items
+    domain, user, item, rating, unknown_items, check_axes
         As in `read_ratings`.
     partitions : int, optional
         How many pieces the users are dealt to, by default the cluster's cores; a piece is held in an executor's memory
@@ -138,7 +141,8 @@ def from_spark(
     # With the number given, Spark neither merges nor splits the partitions; `place` lets every task make sure of it.
     met = frame.repartition(count, columns[0])
     met = met.withColumn("lowkey place", f.pmod(f.hash(columns[0]), f.lit(count)))
-    blocks = met.mapInArrow(on_executor(GroupByUser(names, domain, duplicates, unknown_items)), BLOCK_COLUMNS).persist()
+    group = GroupByUser(names, domain, duplicates, unknown_items, check_axes)
+    blocks = met.mapInArrow(on_executor(group), BLOCK_COLUMNS).persist()
     rows = SparkRows(blocks, count)
     any_block, known, refused = on_driver(lambda: blocks.agg(f.count("*") > 0, f.max("known"), f.max("refused")).first())
     if refused is not None:
@@ -147,6 +151,9 @@ def from_spark(
         refuse_no_rows()
     if not known:
         refuse_foreign_items(names)
+    if check_axes:
+        seen = on_driver(lambda: blocks.select("axes").where("axes is not null").collect())
+        PartOfAxes.together(domain.n_items, [bytes(row.axes) for row in seen]).check(names.user, names.item)
     return Ratings.of(domain, rows, (names.user, names.item))
 
 
@@ -187,6 +194,7 @@ class GroupByUser:
     domain: Domain
     duplicates: str
     unknown_items: str
+    check_axes: bool = False
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -206,16 +214,18 @@ class GroupByUser:
         choose_rows(columns, self.names)
         if not len(columns[self.names.user]):
             return
+        axes = PartOfAxes(self.domain.n_items) if self.check_axes else None
         try:
-            rows, known = to_rows(columns, self.names, self.domain, self.duplicates, self.unknown_items)
+            rows, known = to_rows(columns, self.names, self.domain, self.duplicates, self.unknown_items, axes)
         except LowkeyError as refusal:
             # An answer rather than a failure: Spark would run the task again, and log it each time.
             yield one_row(BLOCK_SCHEMA, refused=in_words(refusal))
             return
-        for block in rows.blocks(BLOCK_USERS):
+        for at, block in enumerate(rows.blocks(BLOCK_USERS)):
             yield one_row(
                 BLOCK_SCHEMA,
                 known=known,
+                axes=axes.packed() if axes is not None and at == 0 else None,
                 offsets=block.offsets.tobytes(),
                 items=block.items.tobytes(),
                 ratings=None if self.domain.rating_range is None else block.values.tobytes(),
