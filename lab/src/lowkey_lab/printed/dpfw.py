@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from lowkey_lab.printed.held import Held, gaussian_held
@@ -68,8 +69,7 @@ def frank_wolfe(ratings: Rows, s: Settings, rng: np.random.Generator) -> Complet
         coefficients[:, t - 1], directions[t - 1] = -s.nuclear_norm / rounds * u * scale, v
         if t < rounds:  # 19 to 23
             w = gram(ratings, seen - target) + s.sigma * rng.standard_normal((n_items, n_items))  # 8, 10
-            _, values, right = np.linalg.svd(w)
-            v, value = right[0], math.sqrt(values[0])  # 11
+            v, value = leading(w)  # 11
     return Completed(coefficients, directions)  # 20
 
 
@@ -101,6 +101,13 @@ def private_svd_held(row_norm: float, sigma: float, delta: float, claimed: float
     """The scale m n/|Omega| is private; each user who applies it to the own row learns |Omega| exactly."""
     reason = ("|Omega| is handed to every user without noise",)
     return gaussian_held(row_norm**2 / sigma, delta, claimed, reason, "none proven")
+
+
+def leading(w: Array) -> tuple[Array, float]:
+    """The top right singular vector of W, and the root of its singular value."""
+    last = [len(w) - 1] * 2
+    values, vectors = scipy.linalg.eigh(w.T @ w, subset_by_index=last)
+    return vectors[:, 0], float(max(values[0], 0.0) ** 0.25)
 
 
 def projection(values: Array, user: NDArray[np.int64], n_users: int, bound: float) -> Array:
