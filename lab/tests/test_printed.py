@@ -358,3 +358,14 @@ def test_dprgrad_is_what_the_text_says() -> None:
     assert len(path) == rounds + 1 == len(tape.kept) - 2
     close(path[-1], m)
     assert dprgrad.held(s).word == "refuted"
+
+
+def test_copies_of_every_user_with_as_much_more_noise_are_the_same_frank_wolfe() -> None:
+    """The synthetic set of Figure 2 rests on it: c copies, c times the noise, sqrt(c) times the nuclear norm."""
+    rng = np.random.default_rng(3)
+    dense = rng.standard_normal((60, 9)) * (rng.random((60, 9)) < 0.6)
+    once = scipy.sparse.csr_array(dense)
+    four = scipy.sparse.csr_array(np.vstack([dense] * 4))
+    few = dpfw.frank_wolfe(once, dpfw.Settings(6, 2.0, 5.0, 3.0), np.random.default_rng(0))
+    many = dpfw.frank_wolfe(four, dpfw.Settings(6, 2.0, 10.0, 12.0), np.random.default_rng(0))
+    np.testing.assert_allclose(many.rows(slice(0, 60)), few.rows(), atol=1e-9)

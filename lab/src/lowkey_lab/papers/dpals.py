@@ -1,10 +1,10 @@
 """Lab room: Figures 4 and 7 of the DPALS paper: synthetic data, DPALS beside private Frank-Wolfe, both as printed.
 
 Paper: Chien et al. 2021, sections 6.1 and 6.2, appendix D.4. M = U V^T with random orthogonal factors of rank 5,
-p = 20 ln(n)/1000, scaled to standard deviation 1; four fifths of the cells train, a tenth is the test. Smaller than the
-paper: 500 items, not 1000; up to 20,000 users, not 50,000; epsilon 1 and 20 of its four; Figure 7 has 5,000 users. Settings are
+p = 20 ln(n)/1000, scaled to standard deviation 1; four fifths of the cells train, a tenth is the test. Settings are
 chosen on a draw that no trial uses, per cell, from grids of equal size. *As printed* is Theorem 1's noise for DPALS (one of
-two releases) and line 2's for DPFW; *exact accounting* holds at the asked epsilon when a user is added.
+two releases) and line 2's for DPFW; *exact accounting* holds at the asked epsilon when a user is added. Smaller than the
+paper: 500 items, not 1000; up to 20,000 users, not 50,000; epsilon 1 and 20 of its four; Figure 7 has 5,000 users.
 """
 
 from __future__ import annotations
