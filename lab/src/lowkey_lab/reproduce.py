@@ -43,11 +43,11 @@ EXPERIMENTS = {
     "dplmc-figure-1": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_1"),
     "dplmc-figure-2": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_2"),
     "dplmc-figure-3": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_3"),
-    "onebit-figure-1": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_1"),
-    "onebit-figure-2": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_2"),
-    "onebit-figure-3": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_3"),
-    "onebit-figure-4": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_4"),
-    "onebit-figure-5": Experiment(ONE_BIT, "lowkey_lab.one_bit_claims:figure_5"),
+    "onebit-figure-1": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_1"),
+    "onebit-figure-2": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_2"),
+    "onebit-figure-3": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_3"),
+    "onebit-figure-4": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_4"),
+    "onebit-figure-5": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_5"),
     "trace-rates": Experiment("trace regression (Zha 2024)", "lowkey_lab.trace_claims:rates"),
 }
 

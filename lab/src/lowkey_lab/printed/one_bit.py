@@ -87,9 +87,10 @@ def gradient_perturbation(data: Signs, epsilon: float, n_iter: int, rng: np.rand
     return x
 
 
-def output_perturbation(data: Signs, epsilon: float, rng: np.random.Generator) -> Array:
-    """Algorithm 4: Laplace(2 alpha/epsilon) on every entry of the minimiser."""
-    return completion(data) + rng.laplace(scale=2.0 * data.bound / epsilon, size=data.shape)
+def output_perturbation(data: Signs, epsilon: float, rng: np.random.Generator, minimiser: Array | None = None) -> Array:
+    """Algorithm 4: Laplace(2 alpha/epsilon) on every entry of the minimiser, which may be given."""
+    found = completion(data) if minimiser is None else minimiser
+    return found + rng.laplace(scale=2.0 * data.bound / epsilon, size=data.shape)
 
 
 def held(perturbation: str, link: str, epsilon: float) -> Held:
