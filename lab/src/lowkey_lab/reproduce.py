@@ -48,7 +48,7 @@ EXPERIMENTS = {
     "onebit-figure-3": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_3"),
     "onebit-figure-4": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_4"),
     "onebit-figure-5": Experiment(ONE_BIT, "lowkey_lab.papers.one_bit_claims:figure_5"),
-    "trace-rates": Experiment("trace regression (Zha 2024)", "lowkey_lab.trace_claims:rates"),
+    "trace-rates": Experiment("trace regression (Zha 2024)", "lowkey_lab.papers.trace:rates"),
 }
 
 

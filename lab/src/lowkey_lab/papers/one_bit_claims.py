@@ -111,14 +111,16 @@ def figure_2_claims(panel: Panel) -> list[Claim]:
     beside = f"; not private {estimate(clear)}, always the commoner sign {estimate(majority)}"
 
     def above(column: str) -> tuple[str, Verdict]:
-        found = [between(estimate(panel.at(column, m, 4.0)), 0.68, 1.0) for m in panel.mechanisms(column)]
-        return f"accuracy {panel.text(column, 4.0)}{beside}", every(found)
+        return f"accuracy {panel.text(column, 4.0)}{beside}", every(
+            between(estimate(panel.at(column, m, 4.0)), 0.68, 1.0) for m in panel.mechanisms(column)
+        )
 
     def best(column: str) -> tuple[str, Verdict]:
         others = panel.mechanisms(column, MECHANISMS[:3])
-        return f"accuracy {panel.text(column, 4.0)}", every(
-            less(panel.at(column, m, 4.0), panel.at(column, "output", 4.0), paired=True) for m in others
+        beats: Callable[[str], Verdict] = lambda m: less(
+            panel.at(column, m, 4.0), panel.at(column, "output", 4.0), paired=True
         )
+        return f"accuracy {panel.text(column, 4.0)}", every(map(beats, others))
 
     return [
         panel.claim("at epsilon = 4 all four mechanisms have an accuracy above 68 %.", "section 5.2.2, Figure 2",
