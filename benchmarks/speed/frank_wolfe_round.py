@@ -21,7 +21,7 @@ from lowkey.kernels.frank_wolfe import ResidualGram
 from lowkey.kernels.walk import Walk
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.packed import unpack
-from lowkey_lab.frank_wolfe import rank_one
+from lowkey_lab.papers.dpfw import rank_one
 
 TARGET_RATIO = 1.5
 
@@ -38,8 +38,9 @@ def main() -> int:
     parser.add_argument("--rounds-before", type=int, default=5, help="directions that are posted already")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    data = rank_one(options.users)
-    ratings, n_items, engine = data.ratings(), 400, lk.LocalEngine()
+    rows, _ = rank_one(options.users, np.random.default_rng(0))
+    n_items, engine = rows.shape[1], lk.LocalEngine()
+    ratings = lk.Ratings.from_csr(rows, lk.Domain(n_items, (-1.0, 1.0), expected_users=options.users))
     directions = np.linalg.qr(np.random.default_rng(0).standard_normal((n_items, options.rounds_before)))[0].T
     halves = np.full(len(directions), 0.5)
     kinds = {
@@ -50,19 +51,19 @@ def main() -> int:
 
     def one_round(kind: str) -> None:
         billboard = lk.Billboard()
-        billboard.begin(estimator.plan(data.domain()))
+        billboard.begin(estimator.plan(ratings.domain))
         sweep = ResidualGram(options.rounds_before + 1, kinds[kind], 0.0, 4.0, 4.0, float("inf"))
         sums, _ = engine.sweep(sweep, ratings)
         leading_eigenpairs(unpack(billboard.post(sums[f"residual_gram_{sweep.round}"])), 1)
 
-    small = lk.Ratings.from_csr(data.csr[:100], data.domain())  # compiles
+    small = lk.Ratings.from_csr(rows[:100], ratings.domain)  # compiles
     ratings, whole = small, ratings
     for kind in kinds:
         one_round(kind)
     ratings = whole
     runs: dict[str, list[tuple[float, float]]] = {"scipy AᵀA": [], "refit": [], "replay": []}
     for _ in range(options.repeats):
-        runs["scipy AᵀA"].append(timed(lambda: data.csr.T @ data.csr))
+        runs["scipy AᵀA"].append(timed(lambda: rows.T @ rows))
         for kind in kinds:
             runs[kind].append(timed(lambda kind=kind: one_round(kind)))
     medians = {name: [statistics.median(column) for column in zip(*times, strict=True)] for name, times in runs.items()}

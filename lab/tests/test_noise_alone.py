@@ -24,9 +24,9 @@ from lowkey.methods.registry import PRIVATE, estimator
 from lowkey.methods.trace.baseline import TraceRegression
 from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.noise import SeededNoise
-from lowkey_lab.one_bit import rank_one
-from lowkey_lab.published.one_bit import TunedOneBit
+from lowkey_lab.papers.one_bit import rank_one
 from lowkey_lab.trace import gaussian_problem
+from lowkey_lab.variants import varied
 
 LARGE = 1e6  # epsilon: an answer to the noise level, such as a ridge, is then too small to see
 # What a default makes of the noise level alone: the rank. The same for both of a pair.
@@ -89,8 +89,9 @@ def test_popularity_without_noise_is_popularity() -> None:
 @pytest.mark.parametrize("perturbation", ["input", "objective"])
 def test_one_bit_without_noise_is_the_non_private_fit(perturbation: str) -> None:
     """Signs are flipped with chance 1/(1 + e^epsilon), which the factor does not touch: never, at such an epsilon."""
-    _, ratings = rank_one(30, 0.5, "logistic", seed=3)
-    silent = TunedOneBit(300.0, None, perturbation=perturbation, tol=1e-6).complete(ratings, billboard=no_noise())
+    ratings = lk.Ratings.from_csr(rank_one(30, 0.5, "logistic", seed=3)[1], lk.Domain(30, (-1.0, 1.0)))
+    asked = {"epsilon": 300.0, "delta": None, "perturbation": perturbation, "tol": 1e-6}
+    silent = varied(lk.DPOneBit, **asked).complete(ratings, billboard=no_noise())
     np.testing.assert_allclose(silent, OneBit(tol=1e-6).complete(ratings), atol=0.02)
 
 

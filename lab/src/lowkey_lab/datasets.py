@@ -21,6 +21,7 @@ from lowkey.errors import refuse
 from lowkey.evaluation.splits import Split, hold_out_users, split_ratings
 from lowkey_lab import sources
 from lowkey_lab.liang import liang_split
+from lowkey_lab.papers import dpfw, dplmc
 
 FOLD_IN = 0.8
 HALF_STARS = (0.5, 5.0)
@@ -182,7 +183,7 @@ def look_alike(seed: int) -> Split:
 
 
 def planted(seed: int, n_users: int) -> Split:
-    """The synthetic setting of the DPALS paper (Figure 4): rank 5, 1000 items, p = 20 ln(n)/1000, standard deviation 1."""
+    """The synthetic setting of the DPALS paper (Figure 4), with unit rows: rank 5, 1000 items, p = 20 ln(n)/1000."""
     density = 20.0 * math.log(n_users) / 1000.0
     data = planted_low_rank(n_users, 1000, 5, density=density, seed=seed)
     csr = data.csr
@@ -192,19 +193,16 @@ def planted(seed: int, n_users: int) -> Split:
 
 
 def rank_one(seed: int, n_users: int = 50_000) -> Split:
-    """The synthetic setting of the Frank-Wolfe paper: rank one, 400 items, 80 exact ratings each, one more to predict."""
-    from lowkey_lab import frank_wolfe  # which needs this module itself
-
-    data = frank_wolfe.rank_one(n_users, seed=seed)
-    cells = (data.truth["held_out_values"].astype(np.float32), (np.arange(n_users), data.truth["held_out"]))
-    return Split(data.ratings(), data.csr, scipy.sparse.csr_array(cells, shape=data.csr.shape))
+    """The synthetic setting of the Frank-Wolfe paper: rank one, 400 items, 81 exact ratings each, one in 81 to predict."""
+    rows, _ = dpfw.rank_one(n_users, np.random.default_rng(seed))
+    return split_ratings(Ratings.from_csr(rows, Domain(rows.shape[1], (-1.0, 1.0), expected_users=n_users)), 1 / 81, seed)
 
 
 def gaussian_factors(seed: int, n_users: int = 10_000, rank: int = 5) -> Split:
     """The synthetic setting of the DPLMC paper: 10,000 users, 100 items, Gaussian factors of rank 5, noise variance 1."""
-    from lowkey_lab import lmc_trials
-
-    return split_ratings(lmc_trials.planted(n_users, rank, True, seed).ratings, 0.1, seed)
+    rows: Any = scipy.sparse.csr_array(dplmc.planted(n_users, rank, True, seed).ratings)
+    domain = Domain(rows.shape[1], (-dplmc.LIMIT, dplmc.LIMIT), expected_users=n_users)
+    return split_ratings(Ratings.from_csr(rows, domain), 0.1, seed)
 
 
 def three_ways(ratings: Ratings, test: float, validation: float, seed: int) -> Split:

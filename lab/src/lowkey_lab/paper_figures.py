@@ -1,83 +1,157 @@
-"""Lab room: the figures of the papers' experiments, drawn from what `lowkey reproduce --out` kept."""
+"""Lab room: the figures of the papers' experiments in one style, drawn from what `lowkey reproduce --out` kept.
+
+A colour is a column (as printed, exact accounting, ours, not private), a mark is a method; bands are two standard errors.
+Each is written as SVG and as PNG with 200 dots an inch.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowkey_lab import one_bit, trace_figures
+from lowkey_lab.papers.trace import lower_bound
 from lowkey_lab.pyplot import pyplot
+from lowkey_lab.trials import EXACT, OURS, PRINTED
 from lowkey_lab.verdicts import estimate
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
+COLOURS = {PRINTED: "#D55E00", EXACT: "#0072B2", OURS: "#009E73", "not private": "#333333"}
+MARKS = "osD^vPX*"
 
-# Of experiments in cells: the measure, and the fact that makes the panels.
-TRIALS = {
-    "dpals-figure-4": ("rmse", "n_users"),
-    "dpfw-figure-2": ("rmse", "data"),
-    "dplmc-figure-1": ("error", "n_users"),
-    "dplmc-figure-2": ("error", "n_users"),
+
+class Shape(NamedTuple):
+    """The measure, the fact along the axis, and the fact that makes the panels."""
+
+    measure: str
+    along: str = "epsilon"
+    panel: str = "data"
+    label: str = ""
+    log: tuple[bool, bool] = (True, True)
+
+
+SHAPES = {
+    "dpals-figure-4": Shape("rmse", panel="n_users", label="RMSE"),
+    "dpals-figure-7": Shape("rmse", "sigma", "n_users", "RMSE", (False, False)),
+    "dpals-movies": Shape("rmse", panel="figure", label="RMSE", log=(True, False)),
+    "dpfw-figure-2": Shape("rmse", panel="data", label="RMSE"),
+    "dplmc-figure-1": Shape("error", panel="n_users", label="normalised squared error"),
+    "dplmc-figure-2": Shape("error", panel="n_users", label="normalised squared error"),
+    "dplmc-figure-3": Shape("error", "rank", "start", "normalised squared error", (False, True)),
+    "onebit-figure-1": Shape("value", panel="link", label="average relative error"),
+    "onebit-figure-2": Shape("value", panel="link", label="accuracy", log=(True, False)),
+    "onebit-figure-3": Shape("value", panel="link", label="accuracy", log=(True, False)),
+    "onebit-figure-4": Shape("value", panel="share", label="average relative error"),
+    "onebit-figure-5": Shape("value", panel="share", label="average relative error"),
+    "trace-rates": Shape("frobenius", "n", "epsilon", "error, Frobenius norm"),
 }
 
 
 def drawn(name: str) -> bool:
     """Whether an experiment has a figure."""
-    return name in TRIALS or name == "trace-rates" or name.startswith("onebit-")
+    return name in SHAPES
 
 
-def draw(name: str, rows: Rows, path: Path) -> None:
-    if name in TRIALS:
-        over_epsilon([row for some in rows.values() for row in some], *TRIALS[name], path)
-    elif name == "trace-rates":
-        trace_figures.n_and_epsilon(rows["trace-n-and-epsilon"], path)
-    elif name.startswith("onebit-"):
-        measure = "accuracy" if name[-1] in "23" else "are"
-        one_bit.draw([_infinite(row) for row in rows[name]], measure, path)
+def draw(name: str, rows: Rows, path: Path) -> list[Path]:
+    """``path`` without its ending, as SVG and PNG."""
+    shape, kept = SHAPES[name], [row for some in rows.values() for row in some]
+    kept = [row for row in kept if shape.measure in row["values"] and shape.panel in row["facts"]]
+    if name == "trace-rates":
+        kept = _over_n(kept)
+    chart = _chart(kept, shape, bound=name == "trace-rates")
+    pyplot().rcParams["svg.hashsalt"] = name  # the same bytes for the same rows
+    written = []
+    for ending in ("svg", "png"):
+        extra: dict[str, Any] = {"metadata": {"Date": None}} if ending == "svg" else {}
+        chart.savefig(path.with_suffix(f".{ending}"), dpi=200, **extra)
+        written.append(path.with_suffix(f".{ending}"))
+    pyplot().close(chart)
+    return written
 
 
-def over_epsilon(rows: list[Row], measure: str, panel: str, path: Path) -> None:
-    """A panel per value of a fact, a line per algorithm with a band of two standard errors; level without an epsilon."""
-    plt = pyplot()
-    panels = sorted({row["facts"][panel] for row in rows})
-    lines = list(dict.fromkeys((row["algorithm"], row["facts"].get("start")) for row in rows))
-    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(name for name, _ in lines))}
+def _over_n(rows: list[Row]) -> list[Row]:
+    """Records at sigma_r = 1; what has no epsilon stands in every panel."""
     epsilons = sorted({row["facts"]["epsilon"] for row in rows if row["facts"]["epsilon"]})
-    legend = 0.22 * math.ceil(len(lines) / 2)  # inches
-    size = (max(4.2 * len(panels), 10.0), 3.8 + legend)
-    chart, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
-    for axis, value in zip(axes[0], panels, strict=True):
-        for name, start in lines:
-            mine = [row for row in rows if row["facts"][panel] == value and row["algorithm"] == name]
-            mine = [row for row in mine if row["facts"].get("start") == start]
-            at = lambda e, mine=mine: [row["values"][measure] for row in mine if row["facts"]["epsilon"] == e]
-            style = {"color": colours[name], "linestyle": "--" if start == "random" else "-"}
-            label = name + (f", {start} start" if start else "")
-            if level := at(None):
-                axis.axhline(estimate(level).mean, color=colours[name], linestyle=":", label=label)
-                continue
-            found = {e: estimate(at(e)) for e in epsilons if at(e)}
-            y = [one.mean for one in found.values()]
-            error = [2.0 * one.error if math.isfinite(one.error) else 0.0 for one in found.values()]
-            axis.plot(list(found), y, marker="o", markersize=3, label=label, **style)
-            low, high = np.subtract(y, error), np.add(y, error)
-            axis.fill_between(list(found), low, high, color=colours[name], alpha=0.15, linewidth=0.0)
-        title = f"{value:,} users" if isinstance(value, int) else str(value)
-        axis.set(xscale="log", yscale="log", title=title, xlabel="epsilon, asked")
-        axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
-        axis.xaxis.minorticks_off()
-        axis.grid(alpha=0.3, linewidth=0.5)
-    axes[0, 0].set_ylabel(measure)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    chart.legend(handles, labels, loc="lower center", ncols=2, fontsize=8, frameon=False)
+    found = [row for row in rows if row["facts"]["sigma_r"] == 1.0 and row["facts"]["protect"] == "records"]
+    clear = [row for row in rows if row["facts"]["epsilon"] is None]
+    return found + [{**row, "facts": {**row["facts"], "epsilon": e}} for row in clear for e in epsilons]
+
+
+def _line(row: Row, shape: Shape) -> tuple[str, str, str]:
+    """What belongs on one line: column, algorithm, and the start or the method where panels mix them."""
+    start = row["facts"].get("start") if shape.panel != "start" else None
+    return row["column"], row["algorithm"], f", {start} start" if start else ""
+
+
+def _chart(rows: Sequence[Row], shape: Shape, bound: bool) -> Any:
+    plt = pyplot()
+    panels = sorted({row["facts"][shape.panel] for row in rows}, key=str)
+    panels = sorted(panels) if all(isinstance(value, int | float) for value in panels) else panels
+    lines = sorted({_line(row, shape) for row in rows}, key=lambda line: (list(COLOURS).index(line[0]), line))
+    families = list(dict.fromkeys(_family(line) for line in lines))
+    legend = 0.21 * (math.ceil((len(lines) + bound) / 2) + 1)  # inches
+    across = min(len(panels), 3)
+    down = math.ceil(len(panels) / across)
+    size = (max(3.9 * across, 9.0), 3.4 * down + legend)
+    chart, axes = plt.subplots(down, across, figsize=size, squeeze=False, sharey=shape.log[1])
+    for axis, value in zip(axes.flat, panels, strict=False):
+        mine = [row for row in rows if row["facts"][shape.panel] == value]
+        for line in lines:
+            here = [row for row in mine if _line(row, shape) == line]
+            if here:
+                _plot(axis, here, shape, line, MARKS[families.index(_family(line)) % len(MARKS)])
+        if bound:
+            sizes = np.array(sorted({row["facts"]["n"] for row in mine}), float)
+            axis.plot(sizes, [lower_bound(n, value) for n in sizes], ":", color="#777777", label="Theorem 2 with c = 1")
+        _dress(axis, mine, shape, value)
+    for axis in list(axes.flat)[len(panels) :]:
+        axis.axis("off")
+    axes[0, 0].set_ylabel(shape.label)
+    handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    chart.legend(list(handles.values()), list(handles), loc="lower center", ncols=2, fontsize=7.5, frameon=False)
     chart.tight_layout(rect=(0.0, legend / size[1], 1.0, 1.0))
-    chart.savefig(path, dpi=200)
-    plt.close(chart)
+    return chart
 
 
-def _infinite(row: Row) -> Row:
-    """JSON has no infinity: the epsilon of what is not private was kept as null."""
-    return {key: math.inf if value is None and key.startswith("epsilon") else value for key, value in row.items()}
+def _family(line: tuple[str, str, str]) -> str:
+    """The method or mechanism: the same mark in every column."""
+    for word in ("input", "objective", "gradient", "output", "DPLMC", "DPALS", "DPFW", "DPSVD", "DP-SGD", "DPFactors"):
+        if word in line[1]:
+            return word
+    return ""
+
+
+def _plot(axis: Any, rows: Sequence[Row], shape: Shape, line: tuple[str, str, str], mark: str) -> None:
+    column, algorithm, start = line
+    colour, label = COLOURS[column], f"{column}: {algorithm}{start}"
+    at: dict[Any, list[float]] = {}
+    for row in rows:
+        at.setdefault(row["facts"][shape.along], []).append(row["values"][shape.measure])
+    if set(at) == {None}:
+        axis.axhline(estimate(at[None]).mean, color=colour, linestyle="--" if "mean" in algorithm else ":", label=label)
+        return
+    places = sorted(at)
+    found = [estimate(at[place]) for place in places]
+    y = np.array([one.mean for one in found])
+    error = np.array([2.0 * one.error if math.isfinite(one.error) else 0.0 for one in found])
+    style = "--" if "random" in start else "-"
+    axis.plot(places, y, marker=mark, markersize=4, color=colour, linestyle=style, linewidth=1.2, label=label)
+    low = np.maximum(y - error, 0.5 * y) if shape.log[1] else y - error
+    axis.fill_between(places, low, y + error, color=colour, alpha=0.18, linewidth=0.0)
+
+
+def _dress(axis: Any, rows: Sequence[Row], shape: Shape, value: Any) -> None:
+    names = {"n_users": f"{value:,} users" if isinstance(value, int) else "", "share": f"{value} observed",
+             "start": f"{value} start", "epsilon": f"epsilon = {value}"}  # fmt: skip
+    ticks = sorted({row["facts"][shape.along] for row in rows if row["facts"][shape.along] is not None})
+    axis.set(xscale="log" if shape.log[0] else "linear", yscale="log" if shape.log[1] else "linear",
+             title=names.get(shape.panel, str(value)), xlabel=shape.along)  # fmt: skip
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.xaxis.minorticks_off()
+    axis.title.set_fontsize(10)
+    axis.tick_params(labelsize=8)
+    axis.grid(alpha=0.3, linewidth=0.5)

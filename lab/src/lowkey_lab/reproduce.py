@@ -38,7 +38,8 @@ LMC = "DPLMC (Wang et al. 2023)"
 EXPERIMENTS = {
     "dpals-figure-4": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_4"),
     "dpals-figure-7": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_7"),
-    "dpals-table-4": Experiment(DPALS, "lowkey_lab.dpals:table_4"),
+    "dpals-table-4": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_4"),
+    "dpals-table-5": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_5"),
     "dpfw-figure-2": Experiment("private Frank-Wolfe (Jain et al. 2018)", "lowkey_lab.papers.dpfw:figure_2"),
     "dplmc-figure-1": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_1"),
     "dplmc-figure-2": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_2"),

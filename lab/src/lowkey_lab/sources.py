@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ SOURCES = {
                       "c86ef4391759cadf210902359868f21bc7818783f617d9670f24d8b6addd79bb"),
     "rc": Source("https://archive.ics.uci.edu/dataset/232/restaurant+consumer+data", None,
                  "0f33f261a9722324bfe89d5ca3f4f23846f1ffc5e159c43f039a75addb7b1fcc"),
-    "netflix": Source("https://archive.org/details/nf_prize_dataset.tar, turned into Parquet"),
+    "netflix": Source("https://archive.org/details/nf_prize_dataset.tar", "netflix/training_set"),
     "msweb": Source("https://archive.ics.uci.edu/dataset/4/anonymous+microsoft+web+data", None,
                     "5de123cb5aaa33f225c7953219e9eb33356b07ecdb5f71cbbcb9d7c49ee43768"),
 }  # fmt: skip
@@ -102,7 +103,23 @@ def columns(name: str, *more: str) -> dict[str, np.ndarray]:
     if path.suffix == ".parquet":
         table = pyarrow.parquet.read_table(path, columns=["user", "item", "rating", *more])
         return {column: table[column].to_numpy() for column in ("user", "item", "rating", *more)}
-    return _read(path, ColumnNames("userId", "movieId", "rating"))
+    return netflix(path) if path.is_dir() else _read(path, ColumnNames("userId", "movieId", "rating"))
+
+
+def netflix(folder: Path) -> dict[str, np.ndarray]:
+    """The prize's files as they come: a line ``MOVIE:``, then lines ``user,rating,date``; a file a film, or several."""
+    found: dict[str, list[np.ndarray]] = {"user": [], "item": [], "rating": []}
+    for path in sorted(folder.glob("*.txt")):
+        film = np.int64(0)
+        for block in re.split(r"(?m)^(\d+):\s*$", path.read_text()):
+            if block.strip().isdigit():
+                film = np.int64(block)
+            elif block.strip():
+                users, stars = zip(*(line.split(",")[:2] for line in block.split()), strict=True)
+                found["user"].append(np.array(users, np.int64))
+                found["rating"].append(np.array(stars, np.float32))
+                found["item"].append(np.full(len(users), film))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def file_columns(path: Path, user: str, item: str, rating: str | None) -> dict[str, np.ndarray]:

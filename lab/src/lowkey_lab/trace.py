@@ -21,7 +21,6 @@ from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import SeededNoise
-from lowkey_lab.published.trace import PublishedTraceRegression
 
 Row = dict[str, Any]
 DELTA = 1e-5
@@ -56,8 +55,7 @@ def gaussian_problem(
 def private(problem: Problem, epsilon: float, *, noise: bool = True, **settings: Any) -> DPTraceRegression:
     """A private fit; ``noise=False`` runs the very same clipped descent without its noise."""
     known = {"error_std": problem.error_std, "max_singular_value": problem.sigma_1}
-    kind = PublishedTraceRegression if "min_singular_value" in settings else DPTraceRegression
-    model = kind(problem.rank, epsilon, DELTA, **{**known, **settings})
+    model = DPTraceRegression(problem.rank, epsilon, DELTA, **{**known, **settings})
     billboard = Billboard() if noise else Billboard(noise=SeededNoise(0, factor=0.0))
     return model.fit(problem.X, problem.y, billboard=billboard)
 
@@ -114,7 +112,7 @@ def convergence(quick: bool = False) -> list[Row]:
 def records_against_responses(
     quick: bool = False, scales: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), n: int = 40_000, d: int = 16
 ) -> list[Row]:
-    """Error against sigma_r with the error's standard deviation fixed: falling bound, constant bound, published."""
+    """Error against sigma_r with the error's standard deviation fixed: falling bound, constant bound."""
     rows: list[Row] = []
     for smallest in scales:
         for seed in range(2 if quick else 5):
@@ -123,7 +121,6 @@ def records_against_responses(
             kinds: dict[str, Row] = {
                 "sound": {},
                 "sound, constant bound": {"residual_bound": constant},
-                "published": {"min_singular_value": smallest},
             }
             for kind, settings in kinds.items():
                 for protect in ("records", "responses"):

@@ -73,7 +73,7 @@ def convergence(rows: Sequence[Row], path: Path) -> None:
 
 
 def records_and_responses(rows: Sequence[Row], path: Path) -> None:
-    figure, axes = _axes(3, sharey=True)
+    figure, axes = _axes(2, sharey=True)
     means = averaged(rows, ("sigma_r", "kind", "protect"), ("error",))
     for axis, kind in zip(axes.flat, dict.fromkeys(row["kind"] for row in means), strict=True):
         for protect, style in (("records", "o-"), ("responses", "s--")):

@@ -4,7 +4,7 @@ Paper: Chien et al. 2021, sections 6.1 and 6.2, appendix D.4. M = U V^T with ran
 p = 20 ln(n)/1000, scaled to standard deviation 1; four fifths of the cells train, a tenth is the test. Settings are
 chosen on a draw that no trial uses, per cell, from grids of equal size. *As printed* is Theorem 1's noise for DPALS (one of
 two releases) and line 2's for DPFW; *exact accounting* holds at the asked epsilon when a user is added. Smaller than the
-paper: 500 items, not 1000; up to 20,000 users, not 50,000; epsilon 1 and 20 of its four; Figure 7 has 5,000 users.
+paper: 250 items, not 1000; up to 10,000 users, not 50,000; epsilon 1 and 20 of its four; Figure 7 has 5,000 users.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from lowkey_lab.printed.held import noise_for
 from lowkey_lab.trials import EXACT, OURS, PRINTED, Cell, Draws, run
 from lowkey_lab.verdicts import Verdict, between, estimate, every, less, ratio
 
-DELTA, ITEMS, RANK, VALIDATION = 1e-5, 500, 5, 1000
-EPSILONS, USERS = (1.0, 20.0), (5_000, 10_000, 20_000)
+DELTA, ITEMS, RANK, VALIDATION = 1e-5, 250, 5, 1000
+EPSILONS, USERS = (1.0, 20.0), (2_500, 5_000, 10_000)
 TESTED = 2000  # users
 TRIVIAL = 1.0  # predicting 0
 BOUND = 5.0  # Gamma_M; the paper has 1 or 5
@@ -58,7 +58,7 @@ def planted(n_users: int, seed: int) -> Data:
     rng = np.random.default_rng([seed, n_users])
     n_items = catalogue(n_users)
     u, v = (np.linalg.qr(rng.standard_normal((side, RANK)))[0] for side in (n_users, n_items))
-    count = rng.binomial(n_items, min(1.0, 10.0 * math.log(n_users) / n_items), n_users)  # 20 ln(n)/1000 of 500 items
+    count = rng.binomial(n_items, min(1.0, 5.0 * math.log(n_users) / n_items), n_users)  # 20 ln(n)/1000 of 250 items
     items = [np.sort(rng.choice(n_items, c, replace=False)) for c in count]
     user, item = np.repeat(np.arange(n_users), count), np.concatenate(items)
     values = np.einsum("nr,nr->n", u[user], v[item]) * math.sqrt(n_users * n_items / RANK)
@@ -70,7 +70,7 @@ def planted(n_users: int, seed: int) -> Data:
 
 
 def catalogue(n_users: int) -> int:
-    """500 items, and fewer for the few users of the quick form."""
+    """250 items, and fewer for the few users of the quick form."""
     return ITEMS if n_users >= min(USERS) else n_users // 4
 
 
@@ -94,11 +94,11 @@ def grid(method: str, column: str, n_users: int, epsilon: float | None, quick: b
     """Eight candidates of each method; the noise follows from them."""
     n_items, thin = catalogue(n_users), 4 if quick else 1
     if method == FW:
-        per_user = 8.0 * math.log(n_users)
+        per_user = 4.0 * math.log(n_users)
         norms, nuclear = (math.sqrt(per_user), 1.3 * math.sqrt(per_user)), math.sqrt(RANK * n_users * n_items)
         points = list(product((2, 10), norms, (nuclear, nuclear / 2.0)))[::thin]
         return [dpfw.Settings(t, norm, k, _fw_sigma(column, epsilon, norm, t)) for t, norm, k in points]
-    points = list(product((1, 2), (25, 75), (0.001, 0.03)))[::thin]
+    points = list(product((1, 2), (15, 35), (0.001, 0.03)))[::thin]
     found = []
     for t, k, ridge in points:
         sigma = _als_sigma(column, epsilon, k * t)
@@ -196,7 +196,7 @@ def figure_7(quick: bool, pieces: Path | None = None) -> Outcome:
 
     def one(cell: Cell, seed: int) -> dict[str, float]:
         data, rng = planted(n_users, seed), np.random.default_rng([seed, 9])
-        norm = 1.3 * math.sqrt(8.0 * math.log(n_users))
+        norm = 1.3 * math.sqrt(4.0 * math.log(n_users))
         nuclear = math.sqrt(RANK * n_users * catalogue(n_users))
         als = dpals.Settings(RANK, steps[ALS], 150, 0.001, cell["sigma"], cell["sigma"], 1.0, BOUND)
         fw = dpfw.Settings(steps[FW], norm, nuclear, cell["sigma"] * 4.0 * norm**2)

@@ -100,7 +100,7 @@ def figure_2(quick: bool, pieces: Path | None = None) -> Outcome:
     if sources.found("ml-100k-u1") is None:
         where = sources.SOURCES["ml-100k-u1"].where
         return Outcome([absent("Accuracy on MovieLens 100K", "ml-100k-u1.parquet", where, "Figure 2")])
-    rows = run(cells("ml-100k", LINKS, (None,), (4.0,) if quick else (1.0, 4.0)),
+    rows = run(cells("ml-100k", LINKS, (None,), (4.0,)),
                lambda c, k: measure(c, k, quick), 2 if quick else 10, pieces)  # fmt: skip
     told = [claim for link in LINKS for claim in figure_2_claims(Panel(Draws(rows), "ml-100k", link))]
     return Outcome(told, {"onebit-figure-2": rows})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lowkey_lab.printed.dpals import symmetric_noise
 from lowkey_lab.printed.held import Held
 
 Array = NDArray[np.float64]
@@ -57,10 +58,10 @@ def start(x: Array, y: Array, s: Settings, rng: np.random.Generator) -> Array:
     first, second = start_sensitivities(len(y), s)
     third = math.sqrt(18.0 * math.log(3.0 / s.delta)) / s.epsilon
     u, v = (
-        leading(basis @ basis.T + first * third * symmetric(d, rng), r)
+        leading(basis @ basis.T + first * third * symmetric_noise(1, d, rng)[0], r)
         for basis, d in ((left[:, :r], d1), (right[:r].T, d2))
     )
-    noise = symmetric(r, rng) if s.symmetric_core else rng.standard_normal((r, r))
+    noise = symmetric_noise(1, r, rng)[0] if s.symmetric_core else rng.standard_normal((r, r))
     return u @ (u.T @ whole @ v + second * third * noise) @ v.T
 
 
@@ -107,8 +108,3 @@ def leading(m: Array, rank: int) -> Array:
     """The left singular vectors of SVD_r of a symmetric matrix."""
     values, vectors = np.linalg.eigh(m)
     return vectors[:, np.argsort(-np.abs(values), kind="stable")[:rank]]
-
-
-def symmetric(order: int, rng: np.random.Generator) -> Array:
-    noise = np.triu(rng.standard_normal((order, order)))
-    return noise + np.triu(noise, 1).T

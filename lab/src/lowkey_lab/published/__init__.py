@@ -1,1 +1,0 @@
-"""Lab room: methods with the noise that their papers print, and the guarantee that really holds for it."""
