@@ -118,6 +118,7 @@ docs: $(READY)
 
 results: $(READY)
 	@$(BIN)/python -m lowkey_lab.results --figures
+	@$(BIN)/python -m lowkey_lab.paper_pages --figures
 
 bench: $(READY)
 	@echo "==> Speed against peers (same run, same machine)"

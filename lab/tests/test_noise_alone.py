@@ -90,7 +90,7 @@ def test_popularity_without_noise_is_popularity() -> None:
 def test_one_bit_without_noise_is_the_non_private_fit(perturbation: str) -> None:
     """Signs are flipped with chance 1/(1 + e^epsilon), which the factor does not touch: never, at such an epsilon."""
     ratings = lk.Ratings.from_csr(rank_one(30, 0.5, "logistic", seed=3)[1], lk.Domain(30, (-1.0, 1.0)))
-    asked = {"epsilon": 300.0, "delta": None, "perturbation": perturbation, "tol": 1e-6}
+    asked = {"epsilon": 300.0, "delta": None, "perturbation": perturbation, "tol": 1e-6, "max_iter": 60}
     silent = varied(lk.DPOneBit, **asked).complete(ratings, billboard=no_noise())
     np.testing.assert_allclose(silent, OneBit(tol=1e-6).complete(ratings), atol=0.02)
 

@@ -93,7 +93,7 @@ def _chart(rows: Sequence[Row], shape: Shape, bound: bool) -> Any:
     panels = sorted(panels) if all(isinstance(value, int | float) for value in panels) else panels
     lines = sorted({_line(row, shape) for row in rows}, key=lambda line: (list(COLOURS).index(line[0]), line))
     families = list(dict.fromkeys(_family(line) for line in lines))
-    legend = 0.21 * (math.ceil((len(lines) + bound) / 2) + 1)  # inches
+    legend = 0.17 * math.ceil((len(lines) + bound) / 2) + 0.15  # inches
     across = min(len(panels), 3)
     down = math.ceil(len(panels) / across)
     size = (max(3.9 * across, 9.0), 3.4 * down + legend)

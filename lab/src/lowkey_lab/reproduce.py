@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from lowkey.errors import refuse
 from lowkey_lab import processes
 from lowkey_lab.claims import Claim, Outcome
+from lowkey_lab.trials import made_with
 
 
 class Experiment(NamedTuple):
@@ -65,7 +66,20 @@ class Report(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         claims = [{**asdict(claim), "columns": _columns(claim), "verdict": claim.verdict} for claim in self.claims]
-        return _finite({**self._asdict(), "claims": claims})
+        every = [row for rows in self.rows.values() for row in rows]
+        commits = list(dict.fromkeys(row["commit"] for row in every if "commit" in row)) or [made_with()["commit"]]
+        made = {"versions": made_with()["versions"], "commits": commits}
+        spent = sum(row["seconds"] for row in every if "seconds" in row) or self.seconds
+        rows = {name: [_short(row) for row in rows] for name, rows in self.rows.items()}
+        return _finite({**self._asdict(), "seconds": round(spent, 1), "made": made, "claims": claims, "rows": rows})
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """Without what is the same for all of a file; numbers in six digits."""
+    kept = {key: value for key, value in row.items() if key not in ("key", "versions", "commit")}
+    if "values" in kept:
+        kept["values"] = {name: float(f"{value:.6g}") for name, value in kept["values"].items()}
+    return kept
 
 
 def _columns(claim: Claim) -> dict[str, dict[str, str]]:
@@ -105,7 +119,15 @@ def _run(name: str, quick: bool, pieces: Path | None = None) -> Report:
 def save(report: Report, folder: Path) -> None:
     """``NAME.json`` in the folder: claims, verdicts and the rows behind them."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{report.name}.json").write_text(json.dumps(report.to_json(), indent=1) + "\n")
+    (folder / f"{report.name}.json").write_text(_lined(report.to_json()) + "\n")
+
+
+def _lined(report: dict[str, Any]) -> str:
+    """One line for every row: files that can be read and compared."""
+    head = json.dumps({key: value for key, value in report.items() if key != "rows"}, indent=1).removesuffix("\n}")
+    lines = {name: ",\n".join(json.dumps(row) for row in rows) for name, rows in report["rows"].items()}
+    body = ",\n".join(f" {json.dumps(name)}: [\n{text}\n ]" for name, text in lines.items())
+    return f'{head},\n "rows": {{\n{body}\n }}\n}}'
 
 
 def _finite(value: Any) -> Any:

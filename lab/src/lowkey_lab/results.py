@@ -1,20 +1,18 @@
 """Lab room: docs/results.md and its figures, written from the committed results alone: no number is typed by hand.
 
-`python -m lowkey_lab.results` reads docs/results/bench.jsonl (rows of `lowkey bench`) and docs/results/reproduce/*.json
-(what `lowkey reproduce --out` keeps) and writes the page; `--figures` draws, `--readme` prints the small table.
+`python -m lowkey_lab.results` reads docs/results/bench.jsonl (rows of `lowkey bench`) and writes the page;
+`--figures` draws, `--readme` prints the small table.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lowkey.methods.registry import PRIVATE
-from lowkey_lab import compare, datasets, paper_figures, tables, tuning
-from lowkey_lab.reproduce import EXPERIMENTS
+from lowkey_lab import compare, datasets, tables, tuning
 from lowkey_lab.tables import Cell, as_markdown, is_better, measure_of
 
 Row = dict[str, Any]
@@ -39,24 +37,16 @@ lowkey bench --data {data} \\
   --epsilons {epsilons} --draws {draws} --results docs/results/bench.jsonl
 ```
 """
-VERDICTS = {
-    "holds": "holds",
-    "does not hold": "**does not hold**",
-    "inconclusive": "inconclusive",
-    "cannot be run here": "cannot be run here",
-}
 
 
 def page(folder: Path) -> str:
     """The whole page, from the results in ``folder``."""
     rows = [row for row in compare.read(folder / "bench.jsonl") if row["tuning"] != tuning.GIVEN]
-    reports = {path.stem: json.loads(path.read_text()) for path in sorted((folder / "reproduce").glob("*.json"))}
     parts = [HEAD]
     if rows:
         parts += [_protocol(rows), "![quality](figures/quality.svg)\n", *_data_tables(rows), *_protocols(rows)]
         parts += ["### Popular and rare items, time\n![slices](figures/slices.svg)\n\n![time](figures/time.svg)\n"]
-    if reports:
-        parts += _claims(reports)
+    parts.append("## The papers' claims\nEach paper by itself: [the papers](papers.md).\n")
     parts.append(_made_with(rows))
     return "\n".join(parts)
 
@@ -145,29 +135,6 @@ def _protocols(rows: Sequence[Row]) -> list[str]:
     return parts
 
 
-def _claims(reports: dict[str, Any]) -> list[str]:
-    parts = ["## The papers' claims\n`lowkey reproduce NAME`; each claim is judged by the numbers beside it.\n"]
-    verdicts = [claim["verdict"] for report in reports.values() for claim in report["claims"]]
-    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in VERDICTS if v in verdicts)
-    parts.append(f"{len(verdicts)} claims: {counts}.\n")
-    for name in [name for name in EXPERIMENTS if name in reports]:
-        report = reports[name]
-        form = "quick form" if report["quick"] else "full form"
-        parts.append(f"### {name}\n{report['paper']}; {form}.\n")
-        lines = [["claim", "measured", "verdict"]]
-        for claim in report["claims"]:
-            place = f" ({claim['place']})" if claim["place"] else ""
-            reason = f": {claim['reason']}" if claim["reason"] else ""
-            columns = [f"*{column}* ({found['verdict']}): {found['figures']} ({found['algorithm']})"
-                       for column, found in claim.get("columns", {}).items()]  # fmt: skip
-            measured = "<br>".join(columns) or claim["ours"]
-            lines.append([claim["paper"] + place, measured, VERDICTS[claim["verdict"]] + reason])
-        parts.append(as_markdown(lines) + "\n")
-        if report["rows"] and paper_figures.drawn(name):
-            parts.append(f"![{name}](figures/{name}.svg)\n")
-    return parts
-
-
 def _made_with(rows: Sequence[Row]) -> str:
     versions = dict.fromkeys(", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows)
     threads = " / ".join(str(n) for n in sorted({row["threads"] for row in rows}))
@@ -201,13 +168,7 @@ def draw(folder: Path, figures: Path) -> list[Path]:
     from lowkey_lab.figures import draw_all
 
     rows = _plain(compare.read(folder / "bench.jsonl"))
-    drawn = draw_all(sorted(rows, key=lambda row: _place(row["data"])), figures) if rows else []
-    for path in sorted((folder / "reproduce").glob("*.json")):
-        report = json.loads(path.read_text())
-        if report["rows"] and paper_figures.drawn(path.stem):
-            paper_figures.draw(path.stem, report["rows"], figures / f"{path.stem}.svg")
-            drawn.append(figures / f"{path.stem}.svg")
-    return drawn
+    return draw_all(sorted(rows, key=lambda row: _place(row["data"])), figures) if rows else []
 
 
 def _place(data: str) -> int:

@@ -25,8 +25,10 @@ def varied(kind: type[Any], **given: Any) -> Any:
 def variant(kind: type[Any], changes: dict[str, Any]) -> type[Any]:
     """A subclass whose resolved settings have these ``changes``: cloned like any estimator, and named after them."""
 
+    hook = "_with_positions" if hasattr(kind, "_with_positions") else "_settings"  # one-bit resolves at its positions
+
     def settings(self: Recommender, *facts: Any) -> Settings:
-        found = kind._settings(self, *facts)
+        found = getattr(kind, hook)(self, *facts)
         known = sorted({field.name for field in fields(found)} - FACTS)
         for name in changes:
             if name not in known:
@@ -34,5 +36,5 @@ def variant(kind: type[Any], changes: dict[str, Any]) -> type[Any]:
         return replace(found, **changes)
 
     stated = ", ".join(f"{name}={value!r}" for name, value in changes.items())
-    members = {"__init__": kind.__init__, "__doc__": kind.__doc__, "changes": changes, "_settings": settings}
+    members = {"__init__": kind.__init__, "__doc__": kind.__doc__, "changes": changes, hook: settings}
     return type(f"{kind.__name__}({stated})", (kind,), members)

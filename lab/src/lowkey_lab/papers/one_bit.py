@@ -24,7 +24,6 @@ from lowkey_lab import sources
 from lowkey_lab.printed import one_bit as printed
 from lowkey_lab.printed.one_bit import Signs
 from lowkey_lab.trials import EXACT, OURS, PRINTED, Cell
-from lowkey_lab.variants import varied
 
 Array = Any
 MECHANISMS = ("input", "objective", "gradient", "output")
@@ -159,6 +158,4 @@ def _product(given: Problem, cell: Cell) -> Array:
     rows = scipy.sparse.csr_array((signs.values, np.divmod(signs.cells, signs.shape[1])), shape=signs.shape)
     ratings = lk.Ratings.from_csr(rows, lk.Domain(signs.shape[1], (-1.0, 1.0)))
     settings = {"link": cell["link"], "rank": given.rank, "n_iter": given.steps}
-    numbers = {"tol": signs.tol, "max_iter": signs.max_iter}
-    asked = {"epsilon": cell["epsilon"], "delta": None, "perturbation": cell["mechanism"]}
-    return varied(lk.DPOneBit, **asked, **settings, **numbers).complete(ratings)
+    return lk.DPOneBit(cell["epsilon"], None, perturbation=cell["mechanism"], **settings).complete(ratings)

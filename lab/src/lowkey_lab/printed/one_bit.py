@@ -75,9 +75,8 @@ def gradient_perturbation(data: Signs, epsilon: float, n_iter: int, rng: np.rand
     step = 1.0 / link.most_curvature / max(len(data.cells) / (data.shape[0] * data.shape[1]), 1e-12)
     for k in range(n_iter):  # 1
         slope = -data.values * link.slope(data.values * x.ravel()[data.cells])
-        gradient = np.clip(slope, -clamp, clamp) + rng.laplace(
-            scale=n_iter * 2.0 * clamp / epsilon, size=len(slope)
-        )  # 2, 3
+        noise = rng.laplace(scale=n_iter * 2.0 * clamp / epsilon, size=len(slope))  # 2
+        gradient = np.clip(slope, -clamp, clamp) + noise  # 3
         curved = float(np.dot(moved.ravel()[data.cells], gradient - before)) if k else 0.0
         step = min(float(np.vdot(moved, moved)) / curved, 1e4) if curved > 0.0 else step
         target = x.copy()
