@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
+from lowkey.errors import refuse
 from lowkey.privacy.noise import SeededNoise
 from lowkey.testing.attackers import HIGH, LOW, aligned, gallery
 from lowkey.testing.cases import Row, as_row, ratings_of
@@ -25,7 +26,8 @@ from lowkey.testing.replaying import contributions_of, record
 from lowkey.testing.watching import Record
 
 FACTORS = (1.0, 0.3, 0.05, 100.0)  # on the history's noise: the auditor may choose any history
-CELLS = 4e7  # numbers that the canaries' contributions may hold in all: 320 MB
+CELLS = 4e7  # numbers that all contributions together may hold, about: 320 MB; and the noise of all runs
+FEWEST, MOST_NUMBERS = 16, 4_000_000  # people whom there is always room for, and what one of them may move
 PROBES = 150  # users of random kinds, from which the best kinds are learnt
 OF_A_KIND = 12  # canaries, whatever their reach
 BEYOND, FURTHER = -1, 100.0  # a kind of its own: users so far outside the scale that no reader lets them pass
@@ -89,8 +91,13 @@ class History:
 
     def norms(self, units: Array) -> Array:
         """The mu of each vector at each post: (vectors, posts)."""
-        squares = np.square(units * self.scale)
-        return np.sqrt(np.stack([squares[:, span].sum(axis=1) for span in self.spans], axis=1))
+        starts = [span.start for span in self.spans]
+        return np.sqrt(np.stack([np.add.reduceat(np.square(vector * self.scale), starts) for vector in units]))
+
+    @property
+    def room(self) -> int:
+        """How many people's contributions are kept."""
+        return max(FEWEST, int(CELLS / self.scale.size / 4))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +125,13 @@ def choose_history(make: Any, domain: Domain, rows: list[Row], keys: NDArray[np.
     for factor in FACTORS:
         known = record(make(), domain, rows, keys, SeededNoise(seed, factor), checked=False)
         history = History(known, domain, rows, keys)
+        if (numbers := history.scale.size) > MOST_NUMBERS:
+            needed = f"at most {MOST_NUMBERS:,}"
+            refuse("an audit", got=f"posts of {numbers:,} numbers", needed=needed, try_="a smaller head, rank or catalogue")
         planned = math.sqrt(sum(line.times * line.mechanism.mu**2 for line in known.plan.lines))
         rng = np.random.default_rng(seed)
-        probes = [_crafted(domain, _kind(domain, rng), rng) for _ in range(PROBES // 3)]
-        beyond = [(*row, 1) for row in _stretched(domain, list(gallery(domain, rows).values()))]
+        probes = [_crafted(domain, _kind(domain, rng), rng) for _ in range(min(PROBES // 3, history.room))]
+        beyond = [(*row, 1) for row in _stretched(domain, list(gallery(domain, rows).values()))[: history.room]]
         mus = history.norms(np.stack([history.added_by(person) for person in (*probes, *beyond)]))
         for entry, most in zip(known.entries, (mus / history.mus).max(axis=0), strict=True):
             reached[entry.statistic.name] = max(float(most), reached.get(entry.statistic.name, 0.0))
@@ -133,7 +143,7 @@ def choose_history(make: Any, domain: Domain, rows: list[Row], keys: NDArray[np.
 
 def worst_canaries(history: History, count: int, rng: np.random.Generator) -> Canaries:
     """``count`` users or pairs with the largest mu; beside them the worst of each post, and some of every kind."""
-    people, units, kinds = _candidates(history, max(8, min(count, int(CELLS / history.scale.size))), rng)
+    people, units, kinds = _candidates(history, min(count, history.room), rng)
     firsts, seconds, base = np.arange(len(people)), list[int](), np.zeros((0, units.shape[1]))
     shift = units
     if history.known.adjacency == "replace-one":
@@ -163,17 +173,18 @@ def typical_canaries(history: History, count: int, rng: np.random.Generator) -> 
 
 def _candidates(history: History, count: int, rng: np.random.Generator) -> tuple[list[Person], Array, NDArray[np.int64]]:
     """Users of a gallery, along the posts' directions and of random kinds; then more of the kinds that did best."""
-    domain, kinds = history.domain, [_kind(history.domain, rng) for _ in range(PROBES)]
+    domain, room = history.domain, history.room
+    kinds = [_kind(domain, rng) for _ in range(min(PROBES, room))]
     shown = list(gallery(domain, history.rows).values())
     if history.known.adjacency == "replace-one":
         count *= 2
-    further = _stretched(domain, shown)
-    known = [*further, *[*shown, *(row for _, row in aligned(domain, history.known))][: 2 * count]]
+    further = _stretched(domain, shown)[:room]
+    known = [*further, *[*shown, *(row for _, row in aligned(domain, history.known))][: min(2 * count, room)]]
     people = [(*row, int(rng.integers(1, 2**62))) for row in known]
     people += [_crafted(domain, kind, rng) for kind in kinds]
     units = [history.added_by(person) for person in people]
     mus = np.sqrt((history.norms(np.stack(units)) ** 2).sum(axis=1))
-    best = np.argsort(-mus[-PROBES:], kind="stable")[: PROBES // 15]
+    best = np.argsort(-mus[-len(kinds) :], kind="stable")[: max(2, len(kinds) // 15)]
     for _ in range(int(1.2 * count)):
         people.append(_crafted(domain, kinds[rng.choice(best)], rng))
         units.append(history.added_by(people[-1]))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from lowkey.audit.bounds import check_enough
-from lowkey.audit.canaries import History, choose_history, typical_canaries, worst_canaries
+from lowkey.audit.bounds import FEWEST_RUNS, check_enough
+from lowkey.audit.canaries import CELLS, History, choose_history, typical_canaries, worst_canaries
 from lowkey.audit.game import Played, play
 from lowkey.audit.membership import attack_membership
 from lowkey.audit.noise import look_at
@@ -80,7 +80,8 @@ def audit(
     if {2, 4} & set(layers):
         with as_finding(found, 2 if 2 in layers else 4):  # where the game breaks, its noise can't be told from the rest
             history = choose_history(make, domain, *crowd, 5)
-            played = play(history, worst_canaries(history, canaries // runs, rng), runs, rng, noise)
+            worst = worst_canaries(history, canaries // runs, rng)
+            played = play(history, worst, min(runs, max(FEWEST_RUNS, int(CELLS / history.scale.size))), rng, noise)
             if 2 in layers:
                 result, layer = _canaries(result, history, played, rng)
                 found.append(layer)
