@@ -59,14 +59,16 @@ AUDITS: tuple[tuple[str, str, bool], ...] = (
         "--set nuclear_norm=3000.0",
         True,
     ),
-    (r"frank-wolfe-direction", "--method frank-wolfe --set form=power --set n_iter=2", True),
-    (r"svd-cleansed-row", "--method svd --set rank=3 --set cleansing=true", True),
-    (r"svd-weights", "--method svd --set rank=3", True),
+    (r"frank-wolfe-direction", "--method frank-wolfe --set form=power --set n_iter=2", False),
+    (r"svd-(cleansed-row|weights)", "--method svd --set rank=3 --set cleansing=true", True),
     (r"lists-(counts|row)", "--method lists --binary", True),
     (r"lists-.*-for-nothing", "--method lists --binary", False),
     (r"lists-fit-.*", "--method lists --binary", True),
     (r"trace-(residual|measurement|start-response)", "--method trace", True),
 )
+
+# What posts nothing that it may not, though a bound is gone from the kernel: why.
+HARMLESS = {"frank-wolfe-direction": "the method itself hands over directions of norm 1"}
 
 
 def arguments_for(mutant: Mutant) -> tuple[list[str], bool] | None:
@@ -117,7 +119,8 @@ def summary(results: list[tuple[Mutant, bool, list[int]]]) -> tuple[str, bool]:
     caught = sum(bool(layers) for *_, layers in results)
     clips = [(mutant.name, 2 in layers) for mutant, clip, layers in results if clip]
     missed = [name for name, by_two in clips if not by_two]
-    by_none = [mutant.name for mutant, _, layers in results if not layers]
+    named = lambda name: name + (f" ({HARMLESS[name]})" if name in HARMLESS else "")
+    by_none = [named(mutant.name) for mutant, _, layers in results if not layers]
     said = (
         f"{caught} of {len(results)} were caught by layers 1, 2 or 4. Of the {len(clips)} that halve noise or drop a clip, "
     )
