@@ -83,7 +83,8 @@ def as_finding(found: list[Layer], number: int) -> Iterator[None]:
 
 def _groups(canaries: Canaries) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     yield ANYBODY, canaries.kinds != BEYOND
-    for kind in np.unique(canaries.kinds):
+    kinds = np.unique(canaries.kinds)
+    for kind in kinds if len(kinds) > 1 else ():
         group = canaries.kinds == kind
         if kind == BEYOND:
             yield "users beyond the scale", group
