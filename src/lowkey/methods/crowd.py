@@ -9,10 +9,10 @@ from lowkey.data.domain import Domain
 # Second moments have far more numbers than means, so they need a crowd. It is measured in users times mu (the signal of one
 # user over the noise). Where methods break even was measured on public data: MovieLens 100K and 1M, Jester, the taste
 # generator. For ratings the moments win only where the catalogue is small enough to post every pair once (Jester's 100
-# items); with 400 items or more, or a small crowd, rounds do at least as well. Below a crowd of 100 only means are left.
+# items); with 400 items or more, or a small crowd, rounds do at least as well.
 CROWD_FOR_MOMENTS = {"ratings": 3000.0, "binary": 800.0}
 CATALOGUE_FOR_MOMENTS = 200  # ratings
-CROWD_FOR_FACTORS = 100.0
+LEAST_SIGNAL = 8.0  # of a crowd: below, what factors would find is less than what their noise costs the item effects
 
 
 def crowd_signal(domain: Domain, mu: float) -> float:

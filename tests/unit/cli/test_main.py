@@ -383,6 +383,7 @@ def test_an_unexpected_error_shows_no_message_of_its_own(here: Path, tmp_path: P
         ("ratings", 50, None, 1.0, "factors"),
         ("ratings", 50, 900, 0.1, "bias"),
         ("ratings", 50, 900, 1.0, "factors"),
+        ("ratings", 1700, 750, 1.0, "bias"),
         ("ratings", 50, 900, 1000.0, "moments"),
         ("ratings", 50, 100_000, 1.0, "moments"),
         ("ratings", 500, 100_000, 1.0, "factors"),
