@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lowkey.errors import AbsentError
 from lowkey.histories import Columns
 from lowkey.model import Explanation, Model
+from lowkey.model_items import NEW_SHARE
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
 from lowkey.recommended import Recommendations
@@ -66,6 +67,7 @@ class ModelMethods:
         exclude: Any = (),
         exclude_seen: bool = True,
         unknown: str = "error",
+        new_share: float = NEW_SHARE,
         **columns: Unpack[Columns],
     ) -> Any:
         """The ``n`` best items for one history, or for many: only of ``items``, if given, and none of ``exclude``.
@@ -75,7 +77,7 @@ class ModelMethods:
         two arrays. ``unknown="ignore"`` leaves out ids that the catalogue does not have, and counts them.
         """
         options: Any = {"items": items, "exclude": exclude, "exclude_seen": exclude_seen, "unknown": unknown}
-        return self._fitted().recommend(X, n, **options, **columns)
+        return self._fitted().recommend(X, n, **options, new_share=new_share, **columns)
 
     def explain(self, history: Any, item: Any) -> Explanation:
         """Why an item gets its score: what each item of the history adds to it."""

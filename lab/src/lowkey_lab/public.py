@@ -1,7 +1,8 @@
 """Lab room: what public ratings and item features give, and that useless ones cost nothing.
 
 ``python -m lowkey_lab.public [--tables ratings,lists,harmless,new] [--draws 1,2] results.jsonl`` prints means over draws,
-by the protocol of ``lowkey_lab.anyone``. What the results file holds is not run again. Methods were tuned on other draws of
+by the protocol of ``lowkey_lab.anyone``; fits of a draw have the same noise, so that differences are those of what is
+public. What the results file holds is not run again. Methods were tuned on other draws of
 MovieLens-1M (201 to 203) than those printed by default.
 """
 
@@ -21,6 +22,8 @@ import scipy.sparse
 
 import lowkey as lk
 from lowkey.evaluation.protocol import evaluate
+from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.noise import SeededNoise
 from lowkey_lab import sources
 from lowkey_lab.anyone import DELTA, RANGES, owners, rows_of, split_of
 
@@ -108,7 +111,8 @@ def prepared(name: str, draw: int, source: str, train: lk.Ratings) -> tuple[lk.R
 def measured(name: str, draw: int, method: str, source: str, epsilon: float) -> float:
     split = split_of(name, draw, known_crowd=True)
     train, public = prepared(name, draw, source, split.train)
-    model = getattr(lk, method)(epsilon=epsilon, delta=DELTA).fit(train, public=public)
+    noisy = Billboard(noise=SeededNoise(draw))
+    model = getattr(lk, method)(epsilon=epsilon, delta=DELTA).fit(train, public=public, billboard=noisy)
     return float(evaluate(model, split.histories, split.held_out, k=20)["recall@20" if method == "DPLists" else "rmse"])
 
 

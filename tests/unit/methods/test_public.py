@@ -201,6 +201,7 @@ def test_new_items_come_from_features_marked_limited_and_released(fitted: lk.DPF
         assert np.isfinite(scores).all()
     with pytest.raises(InputError, match="catalogue"):
         model.recommend({}, n=N_ITEMS + 40, new_share=0.1)
+    assert list(fitted.recommend(history, new_share=0.0)[0]) == list(fitted.recommend(history)[0])  # it has none
     with pytest.raises(InputError, match="already"):
         model.add_items([1000], new.slice(0, 1))
     again = lk.load(model.release(tmp_path / "with-new"))
