@@ -150,12 +150,11 @@ class DPFactors(Recommender):
         known, scale = Known.of(means, settings.weight_power, settings.bias_power), Scale.of(means, rank)
         shares, scales = known.shares, known.scales
         factors = first_factors(settings, self.init_seed, scale, known, means, curator)
-        bias = QUALITY * means.effects
-        coefficients, middle = np.column_stack([bias, factors]), np.zeros(rank)
         knowledge = settings.knowledge if means.public_trusted else replace(settings.knowledge, fit=None)
         side = Side.of(knowledge, factors, known.counts)
-        if side is not None:
-            coefficients[:, 1:] = side.start
+        # Public people's factors are those of users around the average one, so all of an effect is in their biases.
+        bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
+        coefficients, middle = np.column_stack([bias, factors if side is None else side.start]), np.zeros(rank)
         rounds: list[Round] = []
         for t in range(settings.n_iter):
             sweep = scale.sweep(t + 1, known, coefficients)
