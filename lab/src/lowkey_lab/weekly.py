@@ -26,6 +26,7 @@ import lowkey as lk
 from lowkey.data.synthetic import taste
 from lowkey.evaluation.protocol import evaluate
 from lowkey.evaluation.splits import Split, fold_in_rows
+from lowkey.methods.running import running
 from lowkey.privacy.accounting import gaussian_epsilon
 from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.noise import SeededNoise
@@ -37,6 +38,7 @@ from lowkey_lab.pyplot import pyplot
 WEEK = 7 * 86_400
 TOTAL, DELTA, LATER = 4.0, 1e-5, 1.8
 HELD_OUT, FOLD_IN = 0.2, 0.8
+ONCE = {"single at 1.8": "", "alike at 1.8": ", which gives means as much as a stream"}
 COLUMNS = ("floor", "stream", "split", "single")
 GOALS = {"lists": (lk.DPLists, "recall@20"), "ratings": (partial(lk.DPMoments, rank=10), "rmse")}
 
@@ -81,7 +83,7 @@ def _made_up(draw: int, users: int) -> tuple[Any, tuple[float, float], int]:
 
 
 class Remembering(lk.LocalEngine):
-    """Sums of cohorts that were summed before: a cohort is asked the same at every release."""
+    """Sums of cohorts that were summed before, where a cohort is asked the same at every release."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class Remembering(lk.LocalEngine):
     def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
         statistics = {statistic.name: statistic for statistic in sweep.statistics}
         key = int(np.bitwise_xor.reduce(data._open_keys(), initial=0)), next(iter(statistics))
-        if key[1] == "taste_fit":  # this is about the model, which is another one at every release
+        if key[1] in ("taste_fit", "taste_moments"):  # about the model, or the head: another one at every release
             return super().sweep(sweep, data, local)
         if key not in self.known:
             units = {name: sums._open() for name, sums in super().sweep(sweep, data, local)[0].items()}
@@ -123,8 +125,8 @@ def others(goal: str, split: Split, week: int, weeks: int) -> dict[str, float]:
     """What the floor, an even split and single releases get in a week."""
     make, figure = GOALS[goal]
 
-    def fitted(epsilon: float, seed: int) -> float:
-        model = make(epsilon, DELTA).fit(split.train, billboard=lk.Billboard(noise=SeededNoise(seed)))
+    def fitted(epsilon: float, seed: int, form: Any = lambda method: method) -> float:
+        model = form(make(epsilon, DELTA)).fit(split.train, billboard=lk.Billboard(noise=SeededNoise(seed)))
         return evaluate(model, split.histories, split.held_out)[figure]
 
     if goal == "lists":
@@ -137,6 +139,8 @@ def others(goal: str, split: Split, week: int, weeks: int) -> dict[str, float]:
         row["single"] = fitted(TOTAL, 3000 + week)
     if week == weeks:
         row["single at 1.8"] = fitted(LATER, 4000)
+        if goal == "ratings":  # whose streams divide their price otherwise: a single release that does the same
+            row["alike at 1.8"] = fitted(LATER, 4000, running)
     return row
 
 
@@ -148,12 +152,12 @@ def measured(data: str, goal: str, draw: int, users: int, weeks: list[int] | Non
         noise = SeededNoise(1000 + draw)
         stream = lk.Stream(folder, make(TOTAL, DELTA), found.domain, found.calendar, found.weeks, noise=noise)
         for week in range(1, found.weeks + 1):
-            running = stream.release(found.train, engine=engine)
+            latest = stream.release(found.train, engine=engine)
             if weeks is None or week in weeks:
                 split = this_week(found, week, draw)
                 people = len(split.train._open_keys())
                 row = {"data": data, "goal": goal, "draw": draw, "week": week, "people": people}
-                row["stream"] = evaluate(running, split.histories, split.held_out)[figure]
+                row["stream"] = evaluate(latest, split.histories, split.held_out)[figure]
                 yield row | others(goal, split, week, found.weeks)
 
 
@@ -161,10 +165,11 @@ def said(row: dict[str, Any]) -> str:
     found = [f"{row[name]:.4f}" if name in row else "" for name in COLUMNS]
     line = f"{row['data']:<8}{row['goal']:<8}{row['draw']:>5}{row['week']:>5}{row['people']:>8}"
     line += "".join(f"{number:>10}" for number in found)
-    if "single at 1.8" not in row:
-        return line
-    kept = (row["stream"] - row["floor"]) / (row["single at 1.8"] - row["floor"])
-    return f"{line}\n  a single release at epsilon 1.8: {row['single at 1.8']:.4f}; the stream keeps {kept:.1%} of its gain"
+    for name, words in ONCE.items():
+        if name in row:
+            kept = (row["stream"] - row["floor"]) / (row[name] - row["floor"])
+            line += f"\n  a single release at epsilon 1.8{words}: {row[name]:.4f}; the stream keeps {kept:.1%} of its gain"
+    return line
 
 
 def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:

@@ -112,6 +112,24 @@ class TasteMoments(Sweep):
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         n_head, total = len(self.shares), sums["taste_moments"]
+        held, inner = self._held()
+        matrix = total[: n_head**2].reshape(n_head, n_head)
+        matrix[np.ix_(held, held)] += unpack(inner._triangle(block), np.int64)
+        weight = self.count_weight * (1.0 - HAIR)
+        _add_counts(*taken_rows(block, self.liked), weight, GRID.squared.step, total[n_head**2 :])
+        return None
+
+    def _held(self) -> tuple[NDArray[np.int64], TasteMoments]:
+        """The places at which z can be other than 0, and the sweep of these alone: of a stream's catalogue, the head."""
+        used = self.shares != 0.0
+        used[self.slots[self.slots >= 0]] = True
+        held = np.flatnonzero(used)
+        slots = np.where(self.slots >= 0, np.cumsum(used, dtype=np.int32)[self.slots] - 1, -1).astype(np.int32)
+        return held, replace(self, slots=slots, shares=self.shares[held])
+
+    def _triangle(self, block: Block) -> NDArray[np.int64]:
+        """The upper triangle of the sum of z z^T, in whole units."""
+        n_head = len(self.shares)
         offsets, places, units, rungs, dense = self.rows(block)
         triangle = np.zeros(n_head * (n_head + 1) // 2, np.int64)
         add_row_grams(offsets, places, units, n_head, triangle)
@@ -121,10 +139,7 @@ class TasteMoments(Sweep):
         # Whole numbers below 2^53 throughout: the products are exact in float64, in any order.
         cross = s.T @ q
         triangle += pack((q * n[:, None]).T @ q - cross - cross.T).astype(np.int64)
-        total[: n_head**2] += unpack(triangle, np.int64).ravel()
-        weight = self.count_weight * (1.0 - HAIR)
-        _add_counts(*taken_rows(block, self.liked), weight, GRID.squared.step, total[n_head**2 :])
-        return None
+        return triangle
 
 
 @dataclass(frozen=True, eq=False)

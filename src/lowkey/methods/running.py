@@ -1,30 +1,35 @@
 """Public room: the methods of streams: those whose sums may be asked of one cohort after the other, and added.
 
-A cohort is asked around what is known when it speaks (streamed.py). Numbers that scale a sum are public constants here, as
-sums in different units would not add; and second moments are of the whole catalogue, because in the first weeks nobody
-knows its head. The head is chosen from the decoded counts, anew each time: items outside it have no part in the rows of
-that week's cohort. Paper: ours (docs/refresh.md).
+Numbers that scale a sum are public constants here, as sums in different units would not add; and second moments are of the
+whole catalogue, because in the first weeks nobody knows its head. The head is chosen from the posted counts, anew each
+time: items outside it have no part in that week's rows. Ratings are asked of a cohort once, around what is known when it
+speaks; pairs for lists of everybody anew (streamed.py has both). Paper: ours (docs/refresh.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.kernels.lists import TasteMoments
+from lowkey.kernels.lists import USERS_WEIGHT, TakenCounts, TasteMoments
 from lowkey.kernels.moments import RatingMoments
 from lowkey.linalg.packed import pack, unpack
 from lowkey.methods.base import Budget, Recommender
 from lowkey.methods.bias.method import BiasSettings, DPBias
 from lowkey.methods.curator import Curator, Posts
-from lowkey.methods.lists.method import DPLists, ListsSettings, Posted
+from lowkey.methods.lists.method import FEWEST, DPLists, Heard, ListsSettings, Posted, gram_weight
 from lowkey.methods.moments.head import LARGEST_HEAD
 from lowkey.methods.moments.method import DPMoments, MomentsSettings
+from lowkey.methods.streamed import StreamCurator
 
+EARLY = 300.0  # users times mu, up to which counts get more of the second post than pairs
+HARDLY = 0.1  # of what is heard in the first posts: less is not worth reading the second for
 MEANS_BOUND = 0.25  # of the rating range: a user's root mean square residual, where it counts in full
 
 Array = NDArray[np.float64]
@@ -42,23 +47,69 @@ class DPRunningBias(DPBias):
         return replace(settings, n_iter=1, residual_bound=bound)
 
 
+@dataclass(frozen=True)
+class HeardSoFar(Heard):
+    """And, of a stream: the counts of the first posts alone, and the people who are heard in each of them."""
+
+    first: Posted
+    crowds: Array
+
+
 class DPRunningLists(DPLists):
-    """``DPLists`` in a stream. Early cohorts may give more to counts than to moments: weights of the cohorts in sums."""
+    """``DPLists`` in a stream. All are asked anew about the head and the popularity of each week, and posts weigh as much
+    as is heard in them. In the first weeks counts get most of the second post, and there is nothing but popularity."""
 
     def _settings(self, domain: Domain, budget: Budget) -> ListsSettings:
         _check_fits(domain)
         return replace(super()._settings(domain, budget), largest_head=domain.n_items)
 
-    def _ask_moments(self, sweep: TasteMoments, head: Head, first: Posted, curator: Curator) -> tuple[Array, float, Posted]:
-        """As they were posted. How much of the counts is in them again follows from their total."""
-        n_items = len(sweep.slots)
-        shares = np.zeros(n_items)
+    def _ask_counts(self, settings: ListsSettings, curator: Curator) -> HeardSoFar:
+        """Of the crowd so far: the one that the domain expects is that of the whole horizon."""
+        assert isinstance(curator, StreamCurator)
+        sweep = TakenCounts(settings.n_items, settings.liked)
+        users = max(float(curator.ask(sweep)["taken_counts"][-1]) / USERS_WEIGHT, 1.0)
+        crowds = np.array([max(float(post[-1]) / USERS_WEIGHT, 1.0) for post in curator.posts(sweep)])
+        first = Posted(*curator.loudest(sweep, [(slice(-1), crowds)], users)[0])
+        signal = settings.budget.signal * curator.noise(sweep)["taken_counts"] / first.std
+        heard = HeardSoFar(first, users, signal, users * signal >= FEWEST, first, crowds)
+        if not settings.personal:
+            return heard
+        none = np.zeros(settings.n_items)
+        moments = TasteMoments(none.astype(np.int32), none, 1.0, settings.liked)
+        earlier = curator.asked(moments)[: len(crowds) - 1]
+        return replace(heard, counts=_with_again(heard, moments, earlier, curator)[0])
+
+    def _gram_weight(self, taken: float, heard: Heard, curator: Curator) -> float:
+        assert isinstance(curator, StreamCurator)
+        early = EARLY / (heard.users * heard.signal)
+        return 1.0 if curator.exact else gram_weight(taken, heard) / math.sqrt(1.0 + early**4)
+
+    def _ask_moments(self, sweep: TasteMoments, head: Head, heard: Heard, curator: Curator) -> tuple[Array, float, Posted]:
+        """A post is heard as far as its head is that of today."""
+        assert isinstance(curator, StreamCurator)
+        assert isinstance(heard, HeardSoFar)
+        n_items, shares = len(sweep.slots), np.zeros(len(sweep.slots))
         shares[head] = sweep.shares
-        posts = curator.ask(replace(sweep, slots=_own_places(head, n_items), shares=shares))
-        found, std = posts["taste_moments"], posts.stds["taste_moments"]
-        gram, again = found[: n_items**2].reshape(n_items, n_items), found[n_items**2 :]
-        weight = float(np.clip(again.sum() / max(float(first.counts.sum()), 1e-9), 0.0, 1.0))
-        return gram[np.ix_(head, head)], std, Posted(again, std).scaled(weight)
+        sweep = replace(sweep, slots=_own_places(head, n_items), shares=shares)
+        curator.ask_anew(sweep)
+        asked = curator.asked(sweep)
+        common = np.array([one.gram_weight * shares[one.shares > 0.0].sum() for one in asked])
+        counts, (gram, std) = _with_again(heard, sweep, asked, curator, (head[:, None] * n_items + head, common))
+        return gram, std, counts
+
+
+def _with_again(
+    heard: HeardSoFar, sweep: TasteMoments, asked: list[TasteMoments], curator: StreamCurator, *more: Any
+) -> list[Any]:
+    """All that is known of counts, with those of the second posts where they are heard; and what else is cut from these."""
+    crowds = heard.crowds[: len(asked)]
+    again = np.array([one.count_weight for one in asked]) * crowds
+    cuts = [(cut, weights * crowds) for cut, weights in more]
+    audible = bool(np.linalg.norm(again) > HARDLY * np.linalg.norm(heard.crowds))
+    if audible:
+        cuts.append((slice(-len(sweep.slots), None), again))
+    found = curator.loudest(sweep, cuts, heard.users) if cuts else []
+    return [heard.first.with_more(Posted(*found.pop())) if audible else heard.first, *found]
 
 
 class DPRunningMoments(DPMoments):

@@ -69,7 +69,7 @@ class StreamCurator(Curator):
         super().__init__(cohorts, engine, billboard)
         assert billboard.plan is not None and billboard.plan.schedule is not None  # noqa: PT018
         self._schedule, self._posts, self._release = billboard.plan.schedule, posts, release
-        self._asked = Asked(posts.folder)
+        self._asked, self._seen = Asked(posts.folder), set[str]()
 
     def ask(self, sweep: Sweep, local: Any = None) -> Posts:
         if local is not None:
@@ -84,6 +84,46 @@ class StreamCurator(Curator):
         has the weight C_ts."""
         parts = self._posted(sweep, once=False)
         return Posts({s.name: list(self._kept(parts, s.name))[-1] for s in sweep.statistics}, self.noise(sweep))
+
+    def ask_anew(self, sweep: Sweep) -> None:
+        """All cohorts are asked this release's question; ``loudest`` tells what came of all posts so far.
+
+        For windows cohorts are asked once all the same: without negative weights nobody can be left out again.
+        """
+        self._asked.keep(self._release, sweep)
+        self._posted(sweep, once=self.exact)
+
+    def asked(self, sweep: Sweep) -> list[Any]:
+        """A sweep as it was asked at every release up to this one at which it was posted."""
+        name, posted = sweep.statistics[0].name, self._so_far().posted
+        return [self._asked.find(s, sweep) for s in range(1, self._release + 1) if (name, s) in posted]
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums have to be decoded exactly: every cohort with one contribution, and none beside those wanted."""
+        return self._schedule.window is not None
+
+    def posts(self, sweep: Sweep, last: int | None = None) -> Iterator[Array]:
+        """Every post of a sweep as it was made, up to this release or an earlier one."""
+        return self._kept(self._so_far(), sweep.statistics[0].name, last)
+
+    def loudest(self, sweep: Sweep, cuts: Sequence[tuple[Any, Array]], people: float) -> list[tuple[Array, float]]:
+        """Of some numbers of every post the average in which people are loudest beside the noise, and its noise.
+
+        Post s holds heard_s people (those of cohort r count C_sr), and all posts have the same noise. Among all sums of
+        b_s E_s that with b = heard has most people over noise, |heard|^2 over |heard| (Cauchy and Schwarz). Everybody is
+        in it with a weight (b C)_r, none negative; of what was asked differently at each release there is a part of each.
+        A stream that forgets takes older posts for less. The average is as large as a sum over ``people``.
+        """
+        count, (std,) = len(cuts[0][1]), self.noise(sweep).values()
+        wanted = self._schedule.wanted[self._release - 1, :count]
+        weights = [wanted * heard * people / max(float(wanted * heard @ heard), 1e-300) for _, heard in cuts]
+        if self.exact:
+            weights = [self._schedule.decoder[count - 1, :count]] * len(cuts)
+        totals: list[Any] = [0.0] * len(cuts)
+        for s, post in enumerate(self.posts(sweep, count)):
+            totals = [total + of[s] * post[cut] for total, of, (cut, _) in zip(totals, weights, cuts, strict=True)]
+        return [(total, std * float(np.linalg.norm(of))) for total, of in zip(totals, weights, strict=True)]
 
     def _posted(self, sweep: Sweep, *, once: bool) -> Parts:
         """What is posted once this release's part of a sweep is."""
@@ -131,11 +171,12 @@ class StreamCurator(Curator):
         for part in found.values():
             self.billboard.post(part)
 
-    def _kept(self, parts: Parts, name: str) -> Iterator[Array]:
-        for release in range(1, self._release + 1):
-            kept = self._found(parts.drawn[name, release], name)
-            if kept is None or sha256_of(kept) != parts.posted[name, release]:
+    def _kept(self, parts: Parts, name: str, last: int | None = None) -> Iterator[Array]:
+        for release in range(1, (self._release if last is None else last) + 1):
+            kept, sha256 = self._found(parts.drawn[name, release], name), parts.posted[name, release]
+            if kept is None or (sha256 not in self._seen and sha256_of(kept) != sha256):
                 raise _lost(f"what was posted as {name!r} at release {release}")
+            self._seen.add(sha256)  # hashing takes longer than reading
             yield kept
 
     def _found(self, seq: int, name: str) -> Array | None:

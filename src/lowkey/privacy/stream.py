@@ -81,9 +81,14 @@ class Schedule:
         return found
 
     @cached_property
+    def wanted(self) -> Array:
+        """A: how much of each cohort is wanted in the sum of each release."""
+        return factorisations.wanted(self.horizon, self.half_life, self.window)
+
+    @cached_property
     def decoder(self) -> Array:
         """B: of the C that is really used, so that decoding is exact whatever was rounded."""
-        return factorisations.decoder(factorisations.wanted(self.horizon, self.half_life, self.window), self.encoder)
+        return factorisations.decoder(self.wanted, self.encoder)
 
     @cached_property
     def noise(self) -> Array:

@@ -123,24 +123,22 @@ class DPLists(Recommender):
         return [counts, moments, Request("taste_fit", 2, FIT_SHARE, note="whether the weights foretell users left out")]
 
     def _run(self, settings: ListsSettings, curator: Curator) -> Released:
-        posts = curator.ask(TakenCounts(settings.n_items, settings.liked))
-        first = Posted(posts["taken_counts"][:-1], posts.stds["taken_counts"])
-        users = settings.domain.expected_users or max(float(posts["taken_counts"][-1]) / USERS_WEIGHT, 1.0)
-        counts = count_posterior(*first)
-        head = most_counted(counts.means, _head_size(settings, counts))
+        heard = self._ask_counts(settings, curator)
+        counts = count_posterior(*heard.counts)
+        head = most_counted(counts.means, _head_size(settings, counts, heard.signal))
         weights, share = np.zeros((len(head), len(head))), 0.0
         if settings.personal:
             shares = counts.means[head] / float(counts.means[head].sum())
-            of_gram = gram_weight(float(counts.means[head].sum()), users, settings)
+            of_gram = self._gram_weight(float(counts.means[head].sum()), heard, curator)
             sweep = TasteMoments(places(head, settings.n_items), shares, of_gram, settings.liked)
-            gram, std, again = self._ask_moments(sweep, head, first, curator)
+            gram, std, posted = self._ask_moments(sweep, head, heard, curator)
             noise = std / math.sqrt(2.0)  # of the mean of the two triangles
             gram = with_public((gram + gram.T) / 2.0, noise, sweep, settings.knowledge)
             inverse = ridged_inverse(clean_gram(gram, noise), shares, noise, settings.reg)
             posts = curator.ask_of_model(TasteFit(sweep, inverse))
-            share = personal_share(posts["taste_fit"], posts.stds["taste_fit"])
+            share = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) if heard.enough else 0.0
             weights = share * ease_weights(inverse)
-            counts = count_posterior(*first.with_more(again))
+            counts = count_posterior(*posted)
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,
@@ -151,23 +149,32 @@ class DPLists(Recommender):
             "input_weights": np.ones(len(head)),
             "output_weights": np.ones(len(head)),
         }
-        kept = kept_share(users, settings.n_items, settings.budget.signal, _ratings(counts, users))
+        kept = kept_share(heard.users, settings.n_items, heard.signal, _ratings(counts, heard.users))
         told = {
-            "items_clear_of_noise": int(np.sum(first.counts > CLEAR_STDS * first.std)),
+            "items_clear_of_noise": int(np.sum(heard.counts.counts > CLEAR_STDS * heard.counts.std)),
             "personal_share": round(share, 2),
             "expected_gain_kept": round(kept, 2),
         }
         return Released("lists", arrays, {"liked": settings.liked, "rating_range": None, **told})
 
+    def _ask_counts(self, settings: ListsSettings, curator: Curator) -> Heard:
+        posts = curator.ask(TakenCounts(settings.n_items, settings.liked))
+        found, std = posts["taken_counts"], posts.stds["taken_counts"]
+        users = settings.domain.expected_users or max(float(found[-1]) / USERS_WEIGHT, 1.0)
+        return Heard(Posted(found[:-1], std), users, settings.budget.signal, enough=True)
+
+    def _gram_weight(self, taken: float, heard: Heard, curator: Curator) -> float:
+        return gram_weight(taken, heard)
+
     def _ask_moments(
-        self, sweep: TasteMoments, head: NDArray[np.int64], first: Posted, curator: Curator
+        self, sweep: TasteMoments, head: NDArray[np.int64], heard: Heard, curator: Curator
     ) -> tuple[Array, float, Posted]:
-        """The Gram matrix of the head and its noise; and counts again."""
+        """The Gram matrix of the head and its noise; and all that is known of counts."""
         posts, size = curator.ask(sweep), len(head)
         found, std = posts["taste_moments"], posts.stds["taste_moments"]
         of_gram = max(sweep.gram_weight, 1e-9)
         again = Posted(found[size**2 :], std).scaled(sweep.count_weight)
-        return found[: size**2].reshape(size, size) / of_gram, std / of_gram, again
+        return found[: size**2].reshape(size, size) / of_gram, std / of_gram, heard.counts.with_more(again)
 
 
 def _ratings(counts: Counts, users: float) -> float:
@@ -195,20 +202,30 @@ class Posted(NamedTuple):
         return Posted((ours * self.counts + theirs * other.counts) / (ours + theirs), (ours + theirs) ** -0.5)
 
 
-def gram_weight(taken: float, users: float, settings: ListsSettings) -> float:
+@dataclass(frozen=True)
+class Heard:
+    """What the first post tells: counts, of how many users, and how loud a user is beside the noise (mu)."""
+
+    counts: Posted
+    users: float
+    signal: float
+    enough: bool  # for personal weights
+
+
+def gram_weight(taken: float, heard: Heard) -> float:
     """What the second moments get of the joint post: all, unless there is little to learn from them.
 
     ``taken``/users is about the root of a typical number of head items k of a user. Rows of one item or less tell
     nothing of pairs, and a crowd of mu * users below ``FEWEST`` tells nothing through the noise: then counts get it.
     """
-    typical = (taken / users) ** 2 * min(1.0, users * settings.budget.signal / FEWEST) ** 8
+    typical = (taken / heard.users) ** 2 * min(1.0, heard.users * heard.signal / FEWEST) ** 8
     return math.sqrt(typical**2 / (1.0 + typical**2)) if typical < math.inf else 1.0
 
 
-def _head_size(settings: ListsSettings, counts: Counts) -> int:
+def _head_size(settings: ListsSettings, counts: Counts, signal: float) -> int:
     if settings.head is not None:
         return settings.head
-    clear = CLEAR * math.sqrt(max(float(counts.means.mean()), 0.0) / settings.budget.signal)
+    clear = CLEAR * math.sqrt(max(float(counts.means.mean()), 0.0) / signal)
     return min(max(int(np.sum(counts.means >= clear)), SMALLEST_HEAD), settings.largest_head)
 
 
