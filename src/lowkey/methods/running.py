@@ -64,13 +64,13 @@ class DPRunningLists(DPLists):
         return replace(super()._settings(domain, budget), largest_head=domain.n_items)
 
     def _ask_counts(self, settings: ListsSettings, curator: Curator) -> HeardSoFar:
-        """Of the crowd so far: the one that the domain expects is that of the whole horizon."""
         assert isinstance(curator, StreamCurator)
         sweep = TakenCounts(settings.n_items, settings.liked)
-        users = max(float(curator.ask(sweep)["taken_counts"][-1]) / USERS_WEIGHT, 1.0)
+        decoded = curator.ask(sweep)
+        users = max(float(decoded["taken_counts"][-1]) / USERS_WEIGHT, 1.0)
         crowds = np.array([max(float(post[-1]) / USERS_WEIGHT, 1.0) for post in curator.posts(sweep)])
         first = Posted(*curator.loudest(sweep, [(slice(-1), crowds)], users)[0])
-        signal = settings.budget.signal * curator.noise(sweep)["taken_counts"] / first.std
+        signal = settings.budget.signal * decoded.stds["taken_counts"] / first.std
         heard = HeardSoFar(first, users, signal, users * signal >= FEWEST, first, crowds)
         if not settings.personal:
             return heard
