@@ -39,6 +39,7 @@ WEEK = 7 * 86_400
 TOTAL, DELTA, LATER = 4.0, 1e-5, 1.8
 HELD_OUT, FOLD_IN = 0.2, 0.8
 ONCE = {"single at 1.8": "", "alike at 1.8": ", which gives means as much as a stream"}
+FILMS, LIKED = 2000, 4.0  # of the made-up crowd; what is seen there is popularity alone, what is liked is taste
 COLUMNS = ("floor", "stream", "split", "single")
 GOALS = {"lists": (lk.DPLists, "recall@20"), "ratings": (partial(lk.DPMoments, rank=10), "rmse")}
 
@@ -55,6 +56,8 @@ class Arrivals(NamedTuple):
 
 def arrivals(data: str, goal: str, draw: int, users: int) -> Arrivals:
     table, limits, weeks = (_movielens if data == "ml-1m" else _made_up)(draw, users)
+    if data == "taste" and goal == "lists":
+        table = table[table["rating"] >= LIKED]
     everybody: Any = np.unique(table["user"])
     tested = np.random.default_rng([draw, 7]).choice(everybody, round(HELD_OUT * len(everybody)), replace=False)
     facts: dict[str, Any] = {"feedback": "binary"} if goal == "lists" else {"rating_range": limits}
@@ -74,7 +77,7 @@ def _movielens(draw: int, users: int) -> tuple[Any, tuple[float, float], int]:
 
 def _made_up(draw: int, users: int) -> tuple[Any, tuple[float, float], int]:
     """Everybody arrives on a day of their own and rates within it."""
-    weeks, crowd = 52, taste(users, 500, 20.0, seed=draw).csr
+    weeks, crowd = 52, taste(users, FILMS, 20.0, seed=draw).csr
     owner = np.repeat(np.arange(users), np.diff(crowd.indptr))
     arrived = np.random.default_rng([draw, 8]).integers(0, weeks * WEEK, users)
     arrived[0] = 0
@@ -144,21 +147,23 @@ def others(goal: str, split: Split, week: int, weeks: int) -> dict[str, float]:
     return row
 
 
-def measured(data: str, goal: str, draw: int, users: int, weeks: list[int] | None) -> Iterator[dict[str, Any]]:
-    """A row a week."""
-    found, engine = arrivals(data, goal, draw, users), Remembering()
-    make, figure = GOALS[goal]
-    with tempfile.TemporaryDirectory(prefix="weekly-") as folder:
-        noise = SeededNoise(1000 + draw)
-        stream = lk.Stream(folder, make(TOTAL, DELTA), found.domain, found.calendar, found.weeks, noise=noise)
-        for week in range(1, found.weeks + 1):
-            latest = stream.release(found.train, engine=engine)
-            if weeks is None or week in weeks:
-                split = this_week(found, week, draw)
-                people = len(split.train._open_keys())
-                row = {"data": data, "goal": goal, "draw": draw, "week": week, "people": people}
-                row["stream"] = evaluate(latest, split.histories, split.held_out)[figure]
-                yield row | others(goal, split, week, found.weeks)
+def measured(given: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    """A row for every week that the stream in a folder has still to come to."""
+    found, engine = arrivals(given.data, given.goal, given.draw, given.users), Remembering()
+    make, figure = GOALS[given.goal]
+    while True:
+        stream = lk.Stream(folder, make(TOTAL, DELTA), found.domain, found.calendar, found.weeks)
+        week = stream.made + 1
+        if week > found.weeks:
+            return
+        stream.billboard.noise = SeededNoise(1000 * (1 + given.draw) + week)  # by the week: a run may go on where one ended
+        latest = stream.release(found.train, engine=engine)
+        if given.weeks is None or week in given.weeks:
+            split = this_week(found, week, given.draw)
+            people = len(split.train._open_keys())
+            row = {"data": given.data, "goal": given.goal, "draw": given.draw, "week": week, "people": people}
+            row["stream"] = evaluate(latest, split.histories, split.held_out)[figure]
+            yield row | others(given.goal, split, week, found.weeks)
 
 
 def said(row: dict[str, Any]) -> str:
@@ -200,6 +205,7 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=125_000, help="of the made-up crowd, a fifth of them held out")
     parser.add_argument("--weeks", type=lambda text: [int(week) for week in text.split(",")], help="compare in these alone")
     parser.add_argument("--results", type=Path, help="JSON lines")
+    parser.add_argument("--folder", type=Path, help="of the stream: a run that was cut off goes on in it")
     parser.add_argument("--figure", type=Path, help="draw what the results file holds, and stop")
     given = parser.parse_args()
     results: Path | None = given.results
@@ -208,11 +214,12 @@ def main() -> None:
         return
     titles = "".join(f"{name:>10}" for name in COLUMNS)
     print(f"{'data':<8}{'goal':<8}{'draw':>5}{'week':>5}{'people':>8}{titles}")
-    for row in measured(given.data, given.goal, given.draw, given.users, given.weeks):
-        print(said(row), flush=True)
-        if results is not None:
-            with results.open("a") as out:
-                out.write(json.dumps(row) + "\n")
+    with tempfile.TemporaryDirectory(prefix="weekly-") as folder:
+        for row in measured(given, given.folder or Path(folder)):
+            print(said(row), flush=True)
+            if results is not None:
+                with results.open("a") as out:
+                    out.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":
