@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from estimators import CASES, DOMAINS, Case
@@ -26,12 +28,14 @@ from lowkey.data.stored import StoredRows
 from lowkey.engines import spark as spark_engine
 from lowkey.engines.base import Engine
 from lowkey.kernels.sweep import Sweep
+from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.sums import Unreleased
 
 N_USERS = 120
 USERS_CASES = [case for case in CASES if case.protects == "users" and not case.one_block]
 FITTED = [case for case in USERS_CASES if str(case) in ("DPLMC-ratings", "DPMoments-binary", "DPFactors-ratings")]
 PARTITIONS = (1, 3, 8)
+WEEKLY = lk.Calendar.weekly(first=0)
 
 
 @dataclass
@@ -90,6 +94,36 @@ def test_spark_gives_the_same_sums(case: Case, spark: Any, on_spark: Callable[[s
     billboard = KeepingBillboard()
     case.make().fit(on_spark(case.feedback, 3), engine=lk.SparkEngine(spark), billboard=billboard)
     assert billboard.opened == local_fit(case)[0]
+
+
+def stream_posts(folder: Path, cohorts: list[lk.Ratings], engine: Engine) -> list[bytes]:
+    """All posts of a stream of two releases under the same noise: equal if, and only if, the sums are."""
+    stream = lk.Stream(folder, lk.DPLists(4.0, 1e-6), DOMAINS["binary"], WEEKLY, 2, noise=SeededNoise(1))
+    stream._cohorts = lambda ratings, release: cohorts[:release]
+    stream.release(cohorts[0], 2, engine=engine)  # type: ignore[arg-type]
+    posts = sorted((folder / "posts").glob("[0-9]*.npy"))
+    assert len(posts) == 6  # counts, moments and fit, twice
+    return [post.read_bytes() for post in posts]
+
+
+def cohort_tables(seed: int = 0) -> list[pa.Table]:
+    table = base_table(DOMAINS["binary"], N_USERS, seed)
+    early = table["user"].to_numpy() % 3 == 0
+    return [table.filter(pa.array(mask)) for mask in (early, ~early)]
+
+
+def test_out_of_core_and_spark_give_a_stream_the_same_sums(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:  # noqa: F811
+    domain = DOMAINS["binary"]
+    here = [lk.from_frame(table, domain, **COLUMNS) for table in cohort_tables()]
+    expected = stream_posts(tmp_path / "here", here, lk.LocalEngine(1, 50))
+    monkeypatch.setattr(external_sort, "BUCKET_ROWS", 100)
+    stored = []
+    for number, table in enumerate(cohort_tables(seed=1)):
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=200)
+        stored.append(lk.read_ratings(tmp_path / f"{number}.parquet", domain, **COLUMNS, out_of_core=True))
+    assert stream_posts(tmp_path / "stored", stored, lk.LocalEngine(1)) == expected
+    far = [lk.from_spark(spark.createDataFrame(t), domain, **COLUMNS, partitions=3) for t in cohort_tables(seed=2)]
+    assert stream_posts(tmp_path / "far", far, lk.SparkEngine(spark)) == expected
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS[::2])

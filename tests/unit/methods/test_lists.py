@@ -191,3 +191,17 @@ def test_posterior_counts_shrink_and_stay_positive() -> None:
     np.testing.assert_allclose(found.means[-5:], truth[-5:], rtol=0.05)
     exact = count_posterior(truth, 0.0)
     assert np.array_equal(exact.means, truth)
+
+
+def test_a_head_within_the_catalogue_has_the_same_moments() -> None:
+    """As streams post them: to the bit, each item at its own place, and 0 elsewhere."""
+    slots, shares = head_and_shares()
+    head = np.flatnonzero(slots >= 0)[np.argsort(slots[slots >= 0])]  # of every place its item
+    own, wide = np.full(N_ITEMS, -1, np.int32), np.zeros(N_ITEMS)
+    own[head], wide[head] = head, shares
+    inside = summed(TasteMoments(slots, shares, 0.8, None), crowd())
+    found = summed(TasteMoments(own, wide, 0.8, None), crowd())
+    matrix = found[: N_ITEMS**2].reshape(N_ITEMS, N_ITEMS)
+    assert np.array_equal(matrix[np.ix_(head, head)].ravel(), inside[: N_HEAD**2])
+    assert np.count_nonzero(matrix) == np.count_nonzero(inside[: N_HEAD**2])
+    assert np.array_equal(found[N_ITEMS**2 :], inside[N_HEAD**2 :])

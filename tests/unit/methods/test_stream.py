@@ -19,6 +19,7 @@ import lowkey as lk
 from lowkey.data.calendar import Calendar
 from lowkey.errors import InputError, LedgerError, PlanError
 from lowkey.kernels.bias import ItemCounts
+from lowkey.methods.streamed import StreamCurator
 from lowkey.privacy.accounting import gaussian_epsilon
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.noise import NoiseSource, SeededNoise
@@ -101,6 +102,40 @@ def test_decoded_sums_are_running_sums_with_the_stated_noise(tmp_path: Path) -> 
         off = (model.arrays["item_bias"] - total) / (std * stream.schedule.noise[t - 1])
         assert 5e-10 < stats.chi2.sf(np.sum(off**2), ITEMS) < 1 - 5e-10
         assert model.settings["release"] == t
+
+
+def test_the_loudest_average_has_the_stated_noise_and_is_louder_than_decoding(tmp_path: Path) -> None:
+    """Chi-square of 1,200 numbers at each of 6 releases, two-sided: a false alarm of 6e-9 in all."""
+    stream = a_stream(tmp_path)
+    stream.release(timed(FRAME), T)
+    cohorts, sweep = cohorts_of(FRAME), ItemCounts(ITEMS)
+    step, post = sweep.statistics[0].grid.step, stream.billboard.noise_std(sweep.statistics[0])
+    sums = np.array([lk.LocalEngine().sweep(sweep, one)[0]["item_counts"]._open() for one in cohorts]) * step
+    people, encoder = np.array([len(one._open_keys()) for one in cohorts], float), stream.schedule.encoder
+    for t in range(1, T + 1):
+        curator = StreamCurator(stream.billboard, stream.posts, t, None, lk.LocalEngine())
+        heard, everybody = encoder[:t, :t] @ people[:t], people[:t].sum()
+        ((found, std),) = curator.loudest(sweep, [(slice(None), heard)], everybody)
+        weights = everybody * heard @ encoder[:t, :t] / (heard @ heard)  # of the people of each cohort
+        assert weights @ people[:t] == pytest.approx(everybody)
+        assert weights.min() > 0.0
+        assert 5e-10 < stats.chi2.sf(np.sum(((found - weights @ sums[:t]) / std) ** 2), ITEMS) < 1 - 5e-10
+        assert std <= post * stream.schedule.noise[t - 1] * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"half_life": 3.0}, {"window": 2}], ids=str)
+def test_lists_are_made_again_as_they_were_and_few_people_get_popularity(options: Any, tmp_path: Path) -> None:
+    def stream() -> lk.Stream:
+        return lk.Stream(tmp_path, lk.DPLists(4.0, 1e-6), domain, CALENDAR, T, noise=SeededNoise(3), **options)
+
+    domain = lk.Domain(items=300, feedback="binary")
+    frame = FRAME.assign(item=FRAME["item"] % 300).drop_duplicates(["user", "item"])
+    ratings = lk.TimedRatings.from_frame(frame, domain, user="user", item="item", time="time")
+    models = [stream().release(ratings) for _ in range(3)]
+    for number, model in enumerate(models, 1):
+        again = stream().model(number)
+        assert all(np.array_equal(model.arrays[name], again.arrays[name]) for name in model.arrays)
+        assert not model.arrays["item_weights"].any()  # of 300 people there are too few to learn pairs from
 
 
 def test_without_noise_the_sums_are_exact_but_for_the_grid(tmp_path: Path) -> None:
