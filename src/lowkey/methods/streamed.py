@@ -1,10 +1,11 @@
-"""Public room: a curator whose answers are the running sums of a stream: posted in parts, kept, and decoded.
+"""Public room: a curator whose answers are the sums of a stream: posted in parts, kept, and decoded or averaged.
 
 A method asks as ever, and gets sums over all who have spoken, with the noise that they have; it need not know of cohorts.
 A cohort is asked once: with the sweep of the release at which it speaks, whatever is known later. So its sum is the same in
 all later posts, and decoding gives the sum over cohorts exactly. What a sweep knows of the posts (centres, shares, a head)
-differs between cohorts; methods in streams ask so that this is of second order. (The price holds whatever is asked: it
-rests on the bound and on when a user speaks.)
+differs between cohorts; methods in streams ask so that this is of second order. Or all are asked anew at each release, and
+the posts are averaged (``ask_anew``, ``loudest``). The price holds whatever is asked: it rests on the bound and on when a
+user speaks.
 """
 
 from __future__ import annotations
