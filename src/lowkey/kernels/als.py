@@ -77,16 +77,18 @@ class ItemEquations(Sweep):
     def factor_grid(self) -> Grid:
         """Of x_j: FACTOR_GRID, or from SINGLE_RANK on a coarser one, so that products of many users are exact in float32.
 
-        A coordinate of x_j is of the order of sqrt(w/rank), w the largest weight that there can be: that gets FINE_BITS
-        bits or one more. Hundreds of users of a third of that size stay below 2^24 in a sum of squares.
+        A coordinate of x_j is of the order of |u| sqrt(w/rank), w the largest weight that there can be: sqrt(w/rank) gets
+        FINE_BITS bits, and in round 0, where everybody's |u| is 1, one less. Then the sums of squares of a hundred users
+        stay below 2^24.
         """
         rank = self.item_factors.shape[1]
         if rank < SINGLE_RANK:
             return FACTOR_GRID
-        with np.errstate(over="ignore", invalid="ignore"):
-            largest = min(1.0, float(np.max(self.item_weights)) / math.sqrt(self.max_ratings or 1.0))
-        bits = FINE_BITS + 0.5 * math.log2(rank / largest) if largest > 0.0 else FACTOR_BITS
-        return Grid(-min(FACTOR_BITS, math.ceil(bits)))
+        largest = 1.0  # somebody with one rating
+        if self.max_ratings is not None:
+            largest = min(1.0, float(np.max(self.item_weights)) / math.sqrt(self.max_ratings))
+        bits = FINE_BITS - (self.round == 0) + 0.5 * math.log2(rank / largest) if largest > 0.0 else FACTOR_BITS
+        return Grid(-min(FACTOR_BITS, round(bits)))
 
     @property
     def row_grid(self) -> Grid:

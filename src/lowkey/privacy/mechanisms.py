@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numba import get_num_threads
 from numpy.typing import NDArray
 
 from lowkey.errors import refuse
@@ -230,7 +232,11 @@ class NoNoise(Mechanism):
     def apply(
         self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
     ) -> NDArray[np.float64]:
-        return units.astype(np.float64) * statistic.grid.step
+        flat, step = np.ascontiguousarray(units).reshape(-1), statistic.grid.step
+        real = flat.view(np.float64)
+        for low in range(0, flat.size, CHUNK):  # in the memory of ``units``: they may be gigabytes
+            real[low : low + CHUNK] = flat[low : low + CHUNK] * step
+        return real.reshape(units.shape)
 
 
 def check_positive(name: str, value: float) -> None:
@@ -248,16 +254,26 @@ def _add(
 ) -> NDArray[np.float64]:
     """Integer noise of the given real scale onto integer units, chunk by chunk, in the memory of ``units``.
 
-    Where the grid is coarser than the sampler wants, it is refined by a power of two: public, and exact.
+    Where the grid is coarser than the sampler wants, it is refined by a power of two: public, and exact. The secret source
+    keeps nothing between draws, so threads may draw from it at once; any other source is asked in order.
     """
     step = statistic.grid.step
     refine = max(0, math.ceil(math.log2(MIN_SCALE * step / scale)))
     step = math.ldexp(step, -refine)
     flat = np.ascontiguousarray(units).reshape(-1)
     noisy = flat.view(np.float64)
-    for low in range(0, flat.size, CHUNK):
+
+    def add(low: int) -> None:
         part = flat[low : low + CHUNK] << refine
         part += draw(scale / step, part.size)  # int64 wraps: see grid.py
         noisy[low : low + CHUNK] = part
         noisy[low : low + CHUNK] *= step
+
+    chunks, threads = range(0, flat.size, CHUNK), get_num_threads()
+    if len(chunks) < 2 * threads or type(getattr(draw, "__self__", None)) is not NoiseSource:
+        for low in chunks:
+            add(low)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(add, chunks))
     return noisy.reshape(units.shape)
