@@ -30,7 +30,7 @@ from lowkey_lab.speed import told
 
 ITEMS, EACH = 50_000, 100_000
 # The defaults grow with the expected number of users; here all sizes are to do the same work per rating.
-SETTINGS = {"factors": "rank=16", "moments": "head=4096"}
+SETTINGS = {"factors": "rank=16", "moments": "head=2048"}
 RUN = """
 import glob, json, os, sys, threading, time
 from contextlib import contextmanager

@@ -17,7 +17,8 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 
 from lowkey.kernels.bounding import drop_beyond, shrink_factor
-from lowkey.linalg.blas import SGEMM, SPOTRF, add_gram_float32, cholesky, outer_gram_float32, solve_factored
+from lowkey.linalg.blas import SGEMM, add_gram_float32, outer_gram_float32, solve_factored
+from lowkey.linalg.cholesky import factor_positive
 
 FACTOR_BITS = 18  # products have 36, so that float64 sums over 2^17 users are exact
 SLICE = 64  # users dealt to a thread at a time
@@ -35,12 +36,12 @@ def user_factors(offsets, items, targets, active, design, ridge, regs):
     factors = np.empty((len(offsets) - 1, design.shape[1]), np.float32)
     misfits = np.zeros(len(offsets) - 1)
     threads = get_num_threads()
-    _solve_users(offsets, items, targets, active, design, ridge, regs, factors, misfits, threads, SGEMM, SPOTRF)
+    _solve_users(offsets, items, targets, active, design, ridge, regs, factors, misfits, threads, SGEMM)
     return factors, misfits
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
-def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, misfits, threads, sgemm, spotrf):
+def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, misfits, threads, sgemm):
     n_users, rank = factors.shape
     for thread in prange(threads):
         x = np.empty((max(CHUNK, rank), rank), np.float32)
@@ -56,15 +57,15 @@ def _solve_users(offsets, items, targets, active, design, ridge, regs, factors, 
                         kept[n] = p
                         n += 1
                 if n >= rank:
-                    rest = _primal(kept[:n], items, targets, design, ridge, regs[u], x, c, scratch, solution, sgemm, spotrf)
+                    rest = _primal(kept[:n], items, targets, design, ridge, regs[u], x, c, scratch, solution, sgemm)
                 else:
-                    rest = _dual(kept[:n], items, targets, design, ridge, regs[u], x, c, scratch, solution, sgemm, spotrf)
+                    rest = _dual(kept[:n], items, targets, design, ridge, regs[u], x, c, scratch, solution, sgemm)
                 misfits[u] = rest / max(n, 1)
                 _to_grid(solution, factors[u])
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm, spotrf):
+def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm):
     """The minimum is |e|^2 - (X^T e) . solution, e the targets."""
     rank = design.shape[1]
     solution[:] = np.float32(0.0)
@@ -85,7 +86,7 @@ def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, s
     for k in range(rank):
         square[k, k] += ridge[k] + reg
     scratch[:rank] = solution
-    if cholesky(c, rank, spotrf):
+    if factor_positive(square, sgemm):
         solve_factored(square, rank, solution)
     else:  # defined, and a function of this user alone
         solution[:] = np.float32(0.0)
@@ -95,7 +96,7 @@ def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, s
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm, spotrf):
+def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sgemm):
     """The minimum is e . (X D^-1 X^T + I)^-1 e, e the targets."""
     rank, n = design.shape[1], len(kept)
     solution[:] = np.float32(0.0)
@@ -114,7 +115,7 @@ def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sge
     square = c[: n * n].reshape(n, n)
     for q in range(n):
         square[q, q] += np.float32(1.0)
-    if cholesky(c, n, spotrf):
+    if factor_positive(square, sgemm):
         solve_factored(square, n, y)
         for q in range(n):
             least += np.float64(targets[kept[q]]) * np.float64(y[q])

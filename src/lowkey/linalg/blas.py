@@ -23,9 +23,7 @@ from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
 SGEMM, DGEMM = (get_cython_function_address("scipy.linalg.cython_blas", name) for name in ("sgemm", "dgemm"))
-SPOTRF, DPOTRF, DSYTRD = (
-    get_cython_function_address("scipy.linalg.cython_lapack", name) for name in ("spotrf", "dpotrf", "dsytrd")
-)
+DPOTRF, DSYTRD = (get_cython_function_address("scipy.linalg.cython_lapack", name) for name in ("dpotrf", "dsytrd"))
 LOWER, PLAIN, TRANSPOSED = ord("L"), ord("N"), ord("T")
 
 KINDS: dict[str, Any] = {
