@@ -69,8 +69,8 @@ mutants: $(READY)
 hostile: fuzz faults races
 
 fuzz: $(READY)
-	@echo "==> Fuzzed folders, ledgers and files"
-	@LOWKEY_FUZZ=$(FUZZ) LOWKEY_TEST_SEED=random $(BIN)/python -m pytest -s tests/hostile/test_folders.py tests/hostile/test_files.py
+	@echo "==> Fuzzed folders, ledgers, files and streams"
+	@LOWKEY_FUZZ=$(FUZZ) LOWKEY_TEST_SEED=random $(BIN)/python -m pytest -s tests/hostile/test_folders.py tests/hostile/test_files.py tests/hostile/test_streams.py
 
 faults: $(READY)
 	@echo "==> Kills and full disks"

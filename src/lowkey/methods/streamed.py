@@ -54,8 +54,11 @@ class Asked:
         path = self._path(release, sweep)
         if not path.exists():
             raise _lost(f"what was asked at release {release}")
-        with np.load(path, allow_pickle=False) as held:
-            return _with_numbers(sweep, dict(held))
+        try:
+            with np.load(path, allow_pickle=False) as held:
+                return _with_numbers(sweep, dict(held))
+        except Exception:  # whatever numpy makes of a file that is not what was written
+            raise _lost(f"what was asked at release {release}, as it was") from None
 
     def _path(self, release: int, sweep: Sweep) -> Path:
         return self.folder / f"asked-{release}-{sweep.statistics[0].name}.npz"

@@ -72,13 +72,10 @@ class KeptPosts:
                 needed="the same contribution of every user as when it was posted",
                 try_="the same method, version, machine and number of threads as then",
             )
-        with open(found[0], "rb") as file:
-            first = np.load(file, allow_pickle=False)
-            if not file.read(1):
-                first.flags.writeable = False
-                return first
-            file.seek(-1, os.SEEK_CUR)
-            return Selection(first.astype(object) if first.dtype.kind == "U" else first, np.load(file, allow_pickle=False))
+        try:
+            return _read(found[0])
+        except Exception:  # whatever numpy makes of a file that is not what was written
+            raise broken("a post that was kept can't be read") from None
 
 
 @dataclass(frozen=True)
@@ -141,6 +138,16 @@ def check_committed(records: Sequence[Record], reservation: int, sha256: str) ->
     if committed not in ([], [sha256]):
         raise broken("a post that was kept is not the one that was committed")
     return bool(committed)
+
+
+def _read(path: Path) -> Any:
+    with open(path, "rb") as file:
+        first = np.load(file, allow_pickle=False)
+        if not file.read(1):
+            first.flags.writeable = False
+            return first
+        file.seek(-1, os.SEEK_CUR)
+        return Selection(first.astype(object) if first.dtype.kind == "U" else first, np.load(file, allow_pickle=False))
 
 
 def _name(record: Record) -> str:
