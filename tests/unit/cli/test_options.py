@@ -19,6 +19,7 @@ from lowkey.methods import registry
 
 SECRET = "canary-5150"
 READ = "--user who --item film --rating stars --items items.txt --epsilon 2 --delta 1e-5 --out made"
+SWAPPED = READ.replace("--user who --item film", "--user film --item who")
 CURVE = "--user who --item film --rating stars --scale 1 5 --items items.txt --delta 1e-5"
 
 
@@ -64,6 +65,36 @@ WRONG = {
     "recommend release --history mine.csv --titles none.csv": "--titles",
     "recommend release --history r.csv --user who": "--out",
     "recommend release --history r.csv --user who --item film --rating stars --out lists.xls": "--out",
+    "recommend release --history mine.csv -n 0": "n: ",
+    "recommend release --history none.csv": "none.csv",
+    "recommend release --history r.csv --user nobody --item film --rating stars --out lists.parquet": "'nobody'",
+    f"release r.csv {READ} --scale 1 5 --unknown-items maybe": "unknown",
+    f"release r.csv {READ} --scale 1 5 --duplicates often": "duplicates",
+    f"release r.csv {READ} --scale 1 5 --about r.csv": "--about",
+    f"release r.csv {READ} --scale 1 5 --sign r.csv": "a secret key",
+    f"release r.csv {READ} --scale 1 5 --total-epsilon 4": "--ledger",
+    f"release r.csv {READ} --scale 1 5 --resume": "--resume",
+    f"release r.csv {READ} --scale 1 5 --for fame": "--for",
+    f"release r.csv {READ} --scale 1 5 --method magic": "magic",
+    f"release r.csv {READ} --scale 1 5 --set rank": "--set",
+    f"release r.csv {READ} --scale 1 5 --expected-users 0": "expected",
+    f"release r.csv {SWAPPED} --scale 1 5": "exchanged",
+    f"curve r.csv {CURVE} --k 0": "k: ",
+    f"curve r.csv {CURVE} --epsilons one": "--epsilons",
+    "evaluate release r.csv --user who --item film --rating stars --fold-in 2": "fold_in",
+    "evaluate release r.csv --user who --item film --rating stars --delimiter ;": "none of the names",
+    "export release --to pdf --out made": "--to",
+    "export release --to web --precision float1 --out made": "precision",
+    "export release --to npy --key mine.csv --out made": "a public key",
+    "serve release --key mine.csv": "a public key",
+    "serve release --token-file mine.csv": "--token-file",
+    "verify nowhere": "release folder",
+    "plan --every 7x --for 1y --total-epsilon 4 --delta 1e-6": "--every",
+    "plan --every 7d --for 1y --total-epsilon -4 --delta 1e-6": "epsilon",
+    "plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6 --half-life 0": "half",
+    "refresh r.csv --out made": "--stream",
+    "refresh r.csv --out made --stream s --user who --item film --time when --rating stars --scale 1 5 --items items.txt "
+    "--first 0 --releases 0 --total-epsilon 1 --delta 1e-6": "release",
     "similar release nothing": "item",
     "similar release f1 -n 99": "n",
 }
