@@ -1,7 +1,8 @@
 """Lab room: anybody's data: is any default release behind what is trivial?
 
 ``python -m lowkey_lab.anyone results.jsonl [--goals ratings,lists] [--data a,b] [--draws 0,1] [--epsilons 1,5]`` fits the
-defaults of ``DPRecommender``, with an expected number of users and without one, and prints a table per goal.
+defaults of ``DPRecommender``, with an expected number of users and without one, and prints a table per goal. ``--readme``
+prints the README's small table from what the file holds, and runs nothing.
 
 Ratings, by RMSE: beside the *trivial* model (a global mean and a damped own offset), *two ridges* (mean, item effects,
 offsets), the non-private ``Bias`` and ``DPBias``; and, of the same releases, Recall@20 beside ``Popularity``. Lists, by
@@ -52,6 +53,11 @@ MOST_SCORES = 6e7  # tested users times items
 BOUNDS = {"ratings": ("trivial", "two ridges", "Bias", "Popularity"), "lists": ("Popularity", "EASE")}
 METHODS = {"ratings": ("default", "DPBias"), "lists": ("default",)}
 MEASURE = {"ratings": "rmse", "lists": "recall@20"}
+SIMPLEST = {
+    "ratings": {"trivial": "trivial", "two ridges": "two ridges"},
+    "lists": {"Popularity": "popularity", "EASE": "EASE"},
+}
+README_EPSILONS = (1.0, 5.0, 20.0)
 
 
 class Task(NamedTuple):
@@ -212,6 +218,18 @@ class Table:
             if goal == "lists" or RANGES[name] is not None:
                 yield from self.lines(goal, name)
 
+    def small(self, goal: str, names: list[str]) -> Iterator[str]:
+        """The README's form: a data set a line, the default at three epsilons between the simplest and no noise."""
+        measure, simplest = MEASURE[goal], SIMPLEST[goal]
+        for name in names:
+            cells = [name, {"rmse": "RMSE ↓"}.get(measure, "Recall@20 ↑")]
+            for method, called in simplest.items():
+                values = self.values(goal, name, method, None, True, measure)
+                cells.append(f"{np.nanmean(values):.3f} ({called})" if np.isfinite(values).any() else "–")
+            found = [self.values(goal, name, "default", epsilon, True, measure) for epsilon in README_EPSILONS]
+            if any(np.isfinite(values).any() for values in found):
+                yield "| " + " | ".join([*cells, *(f"{np.nanmean(values):.3f}" for values in found)]) + " |"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -220,10 +238,17 @@ def main() -> None:
     parser.add_argument("--data", default=",".join(RANGES))
     parser.add_argument("--draws", default="0,1,2,3,4")
     parser.add_argument("--epsilons", default=",".join(f"{e:g}" for e in EPSILONS))
+    parser.add_argument("--readme", action="store_true")
     given = parser.parse_args()
     results: dict[str, dict[str, float]] = {}
     if given.results.exists():
         results = dict(map(json.loads, given.results.read_text("utf-8").splitlines()))
+    if given.readme:
+        print("| data | measure | simplest | without noise | " + " | ".join(f"ε = {e:g}" for e in README_EPSILONS) + " |")
+        print("|" + "---|" * (4 + len(README_EPSILONS)))
+        for goal in given.goals.split(","):
+            print("\n".join(Table(results, given).small(goal, given.data.split(","))))
+        return
     for task in tasks(given):
         key = json.dumps(task)
         if key not in results:
