@@ -39,6 +39,7 @@ LMC = "DPLMC (Wang et al. 2023)"
 EXPERIMENTS = {
     "dpals-figure-4": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_4"),
     "dpals-figure-7": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_7"),
+    "dpals-movies": Experiment(DPALS, "lowkey_lab.papers.dpals_movies:figures"),
     "dpals-table-4": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_4"),
     "dpals-table-5": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_5"),
     "dpfw-figure-2": Experiment("private Frank-Wolfe (Jain et al. 2018)", "lowkey_lab.papers.dpfw:figure_2"),

@@ -96,7 +96,7 @@ def problem(data: str, share: float | None, link: str, seed: int, quick: bool) -
         truth, train = rank_one(40 if quick else 100, share, link, seed)
         return Problem(_signs(train, link, 1.0, 2e-3, 200), 10, 1.0, truth)
     train, test = {"ml-100k": movielens, "rc": restaurants}[data](seed, quick)
-    rank, steps = (1.0, 12) if data == "ml-100k" else (0.1, 60)
+    rank, steps = (1.0, 12) if data == "ml-100k" else (0.1, 12 if quick else 60)
     return Problem(_signs(train, link, rank, 2e-2, steps), 1, rank, held_out=_cells(test))
 
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowkey.methods.trace.method import DPTraceRegression, TraceRegression
+from lowkey.methods.trace.baseline import TraceRegression
+from lowkey.methods.trace.method import DPTraceRegression
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import SeededNoise

@@ -47,6 +47,8 @@ class Settings:
     sigma_unobserved: float = 0.0  # the paper states none
     sigma_pre: float | None = None
     frequent: float = 1.0
+    adaptive: bool = True  # False: line 5 takes any k of a user's frequent items, as Figure 5 has it beside
+    projected: bool = True  # False: line 10 left out, likewise
 
 
 class Fitted(NamedTuple):
@@ -97,7 +99,8 @@ def item_factors(u: Array, rows: Rows, s: Settings, weight: Array, rng: np.rando
         gram += s.unobserved * (u.T @ u + s.factor_norm**2 * noise)
     rhs += s.factor_norm * s.entry_bound * s.sigma_rhs * rng.standard_normal((n_items, r))  # 8
     values, vectors = np.linalg.eigh(gram)
-    keep = values > 1e-12 * np.abs(values).max(axis=1, keepdims=True)
+    size = values if s.projected else np.abs(values)
+    keep = size > 1e-12 * np.abs(values).max(axis=1, keepdims=True)
     inverse = np.where(keep, 1.0 / np.where(keep, values, 1.0), 0.0)  # 10, 11: (Pi_PSD X)^+
     return np.einsum("jab,jb,jcb,jc->ja", vectors, inverse, vectors, rhs, optimize=True)
 
@@ -124,7 +127,8 @@ def preprocessed(rows: Rows, s: Settings, rng: np.random.Generator) -> tuple[Row
     counts = noisy(sample(rows, s.max_ratings, rng))  # 2, 3
     frequent = np.zeros(n_items, bool)
     frequent[np.argsort(-counts, kind="stable")[: math.ceil(s.frequent * n_items)]] = True  # 4
-    order = np.where(frequent, counts, np.inf)[rows.indices]
+    rank = counts[rows.indices] if s.adaptive else rng.random(rows.nnz)
+    order = np.where(frequent[rows.indices], rank, np.inf)
     rows = smallest(rows, order, s.max_ratings)  # 5
     counts = noisy(rows)  # 6
     root = math.sqrt(s.max_ratings) * sigma
