@@ -38,6 +38,7 @@ SHAPES = {
     "dpals-figure-4": Shape("rmse", panel="n_users", label="RMSE"),
     "dpals-figure-7": Shape("rmse", "sigma", "n_users", "RMSE", (False, False)),
     "dpals-movies": Shape("rmse", panel="figure", label="RMSE", log=(True, False)),
+    "dpfw-figure-2a": Shape("rmse", panel="data", label="RMSE"),
     "dpfw-figure-2": Shape("rmse", panel="data", label="RMSE"),
     "dplmc-figure-1": Shape("error", panel="n_users", label="normalised squared error"),
     "dplmc-figure-2": Shape("error", panel="n_users", label="normalised squared error"),

@@ -35,6 +35,7 @@ class Experiment(NamedTuple):
 
 DPALS = "DPALS (Chien et al. 2021)"
 ONE_BIT = "one-bit completion (Li et al. 2021)"
+WOLFE = "private Frank-Wolfe (Jain et al. 2018)"
 LMC = "DPLMC (Wang et al. 2023)"
 EXPERIMENTS = {
     "dpals-figure-4": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_4"),
@@ -42,7 +43,8 @@ EXPERIMENTS = {
     "dpals-movies": Experiment(DPALS, "lowkey_lab.papers.dpals_movies:figures"),
     "dpals-table-4": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_4"),
     "dpals-table-5": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_5"),
-    "dpfw-figure-2": Experiment("private Frank-Wolfe (Jain et al. 2018)", "lowkey_lab.papers.dpfw:figure_2"),
+    "dpfw-figure-2a": Experiment(WOLFE, "lowkey_lab.papers.dpfw:figure_2a"),
+    "dpfw-figure-2": Experiment(WOLFE, "lowkey_lab.papers.dpfw:figure_2"),
     "dplmc-figure-1": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_1"),
     "dplmc-figure-2": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_2"),
     "dplmc-figure-3": Experiment(LMC, "lowkey_lab.papers.dplmc:figure_3"),

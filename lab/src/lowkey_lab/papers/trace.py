@@ -29,8 +29,8 @@ from lowkey_lab.verdicts import Estimate, Verdict, between, estimate, every, rat
 
 Array = Any
 DELTA, SIDES, RANK, COVARIANCE, ERROR = 1e-5, (16, 8), 2, 2.0, 0.25
-SIZES, EPSILONS = (3_000, 10_000, 30_000), (2.0, 8.0)
-SCALES, AT = (0.25, 1.0, 4.0), 10_000  # of sigma_r, and n there
+SIZES, EPSILONS = (2_000, 6_000, 18_000), (2.0, 8.0)
+SCALES, AT = (0.25, 1.0, 4.0), 6_000  # of sigma_r, and n there
 NORMS = {"frobenius": 2.0, "nuclear": 1.0, "operator": math.inf}
 CLEAR = "not private"
 NAMES = {
@@ -200,7 +200,7 @@ KINDS = ("a record of the model", "a record of 100 times the size")
 def start_cells(quick: bool) -> list[Cell]:
     return [
         Cell.of(PRINTED, "Algorithm 1", n=n, replaced=kind)
-        for n in ((1_000,) if quick else (3_000, 10_000))
+        for n in ((1_000,) if quick else (2_000, 18_000))
         for kind in KINDS
     ]
 
