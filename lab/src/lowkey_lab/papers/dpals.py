@@ -4,7 +4,7 @@ Paper: Chien et al. 2021, sections 6.1 and 6.2, appendix D.4. M = U V^T with ran
 p = 20 ln(n)/1000, scaled to standard deviation 1; four fifths of the cells train, a tenth is the test. Settings are
 chosen on a draw that no trial uses, per cell, from grids of equal size. *As printed* is Theorem 1's noise for DPALS (one of
 two releases) and line 2's for DPFW; *exact accounting* holds at the asked epsilon when a user is added. Smaller than the
-paper: 250 items, not 1000; 1,000 and 4,000 users, not 5,000 to 50,000; epsilon 1 and 20 of its four; Figure 7 has 4,000 users.
+paper: 250 items, not 1000; 1,000 and 4,000 users, not 5,000 to 50,000; epsilon 1 and 20 of its four.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ is seen is of the stand-in alone. Figures 2 and 6 show how ratings are spread, a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -175,7 +176,8 @@ def claims(found: Draws) -> list[Claim]:
         text += f"DP-SGD {'; '.join(map(show, beside))}; the mean {show(mean)}"
         verdicts: list[Verdict] = []
         for one, other in zip(mine, theirs, strict=True):
-            verdicts += [less(one, other, paired=True), less(one, mean, paired=True)]
+            verdicts.append(less(one, other, paired=True))
+            verdicts.append(less(one, mean, paired=True))
         return Finding(NAMES[column, ALS], text, every(verdicts))
 
     def told(sentence: str, place: str, rule: str, lists: dict[str, list[float]], verdict: Verdict) -> Claim:
@@ -184,13 +186,13 @@ def claims(found: Draws) -> list[Claim]:
         return Claim(sentence, place=place, reason=rule, columns={EXACT: finding}, judged=EXACT)
 
     users = {f"{c} copies, epsilon {e:g}": at("8", e, copies=c) for e in (1.0, 10.0) for c in (1, 2)}
-    more: list[Verdict] = [less(at("8", e, copies=b), at("8", e, copies=a), paired=False)
+    more: Sequence[Verdict] = [less(at("8", e, copies=b), at("8", e, copies=a), paired=False)
                            for e in (1.0, 10.0) for a, b in pairwise((1, 2))]  # fmt: skip
     ranks = {f"rank {r}, epsilon {e:g}": at("9", e, rank=r) for e in (1.0, 10.0) for r in (4, 16)}
-    order: list[Verdict] = [less(at("9", 1.0, rank=4), at("9", 1.0, rank=16), paired=True),
+    order: Sequence[Verdict] = [less(at("9", 1.0, rank=4), at("9", 1.0, rank=16), paired=True),
              less(at("9", 10.0, rank=16), at("9", 10.0, rank=4), paired=True)]  # fmt: skip
     share = {f"{f:.0%}, epsilon {e:g}": at("10", e, fraction=f) for e in (1.0, 10.0) for f in (0.1, 0.4, 1.0)}
-    fewer: list[Verdict] = [less(at("10", 1.0, fraction=0.1), at("10", 1.0, fraction=1.0), paired=True),
+    fewer: Sequence[Verdict] = [less(at("10", 1.0, fraction=0.1), at("10", 1.0, fraction=1.0), paired=True),
              less(at("10", 10.0, fraction=0.4), at("10", 10.0, fraction=0.1), paired=True)]  # fmt: skip
     ways = {way: at("5", 10.0, sampling=way) for way in ("adaptive", "uniform", "no projection")}
     powers = {name: at("12", 10.0, exponents=flag) for name, flag in (("(1, 0.5)", True), ("(0, 0)", False))}

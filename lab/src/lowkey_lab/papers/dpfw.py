@@ -4,7 +4,7 @@ Paper: Jain, Thakkar and Thakurta 2018, section 4. At most 80 ratings of a user,
 user's own mean taken off; T and the nuclear norm are chosen on draws that no trial uses, per epsilon and column; L is the
 largest row of that draw. Deviates: Jester is part 1 of 3, with the nuclear norms scaled by the square root of its size;
 SVD after cleansing is the product's ``DPSVD(cleansing=True)`` at the same epsilon, in every column. Smaller than the paper:
-the synthetic set has 1,500 users and 0.3 % of the noise that its 500,000 have, Jester 8,000 users with the noise of part 1's
+the synthetic set has 1,500 users and 0.3 % of the noise that its 500,000 have, Jester 8,000 users with the noise of its
 24,983, which is the same experiment: c copies of every user with c times the noise and sqrt(c) times the nuclear norm give
 the same rows, to the last digit (a test). T is 5 or 10, chosen on one draw; three of the epsilons; without noise 20 rounds.
 """
