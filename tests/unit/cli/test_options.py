@@ -160,3 +160,14 @@ def test_help_keeps_its_brackets_and_lists_the_methods(capsys: Any) -> None:
     assert "[default: by a public rule]" in shown
     for method in registry.private_methods():
         assert method in shown
+
+
+def test_curve_is_quick_where_the_catalogue_is_large_unless_all_is_asked_for() -> None:
+    from lowkey.evaluation.curve import QUICK_HEAD, _quick
+
+    large, small = (lk.DPLists(1.0, 1e-6).resolve(lk.Domain(n, feedback="binary")) for n in (50_000, 300))
+    assert large.largest_head > QUICK_HEAD
+    assert _quick(large).largest_head == QUICK_HEAD
+    assert _quick(small) is small
+    means = lk.DPBias(1.0, 1e-6).resolve(lk.Domain(300, (1.0, 5.0)))  # a method without a head
+    assert _quick(means) is means
