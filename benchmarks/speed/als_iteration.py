@@ -1,17 +1,21 @@
 """One ALS iteration against implicit's, in one run: 70k x 10.7k, about 8 million skewed ratings.
 
-    python benchmarks/speed/als_iteration.py [rank ...] [--no-peer]
+    python benchmarks/speed/als_iteration.py [rank ...] [--no-peer] [--profile]
 
 For each rank (64 and 128) what one more iteration takes on the clock: (three iterations - one)/2, best of three in turn, at
 equal threads: ours, the private one (its noise from the cryptographic generator, its ledger and hashes included), and
 implicit's, exact and by conjugate gradients, with BLAS on one thread as it advises. Then the share of the machine's own
-sgemm rate that a whole pass over the users reaches, by the products of the Gram matrices alone.
+sgemm rate that a whole pass over the users reaches, by the products of the Gram matrices alone. `--profile` shows instead
+where the processor time of such a pass goes, on one block of 16,384 users.
 """
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +24,7 @@ from numba import get_num_threads
 from threadpoolctl import threadpool_limits
 
 import lowkey as lk
+from lowkey.engines.base import no_sums
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import ItemEquations
 from lowkey_lab.speed import per_iteration, told
@@ -53,11 +58,10 @@ def gemm_rate(dtype: Any) -> float:
     return 3 * 2 * 2048**3 / (time.process_time() - started) / 1e9
 
 
-def statistics_rate(ratings: lk.Ratings, rank: int) -> float:
-    """Useful GFlop/s, per processor second, of the whole pass: rank (rank + 1) per rating for the Gram matrices alone."""
+def equations(rank: int) -> ItemEquations:
     rng = np.random.default_rng(0)
-    sweep = ItemEquations(
-        round=0,
+    return ItemEquations(
+        round=1,
         prior=np.full(N_ITEMS, 3.0),
         item_weights=np.ones(N_ITEMS),
         rarity=np.arange(N_ITEMS),
@@ -67,9 +71,30 @@ def statistics_rate(ratings: lk.Ratings, rank: int) -> float:
         user_reg=10.0,
         max_ratings=N_ITEMS,
     )
+
+
+def statistics_rate(ratings: lk.Ratings, rank: int) -> float:
+    """Useful GFlop/s, per processor second, of the whole pass: rank (rank + 1) per rating for the Gram matrices alone."""
     started = time.process_time()
-    LocalEngine().sweep(sweep, ratings)
+    LocalEngine().sweep(equations(rank), ratings)
     return n_ratings(ratings) * rank * (rank + 1) / (time.process_time() - started) / 1e9
+
+
+def profile(ratings: lk.Ratings, rank: int) -> None:
+    """Seconds of processor time of each part of a pass, by the kernels' own names."""
+    sweep, block = equations(rank), next(iter(ratings._open_blocks(1 << 14)))
+    watched, sums = cProfile.Profile(time.process_time), no_sums(sweep.statistics)
+    sweep.run(block, None, sums)  # compiles
+    with threadpool_limits(1, "blas"):
+        watched.runcall(sweep.run, block, None, sums)
+    found = Counter[str]()
+    for (_, _, name), row in pstats.Stats(watched).stats.items():  # type: ignore[attr-defined]
+        found[name] += row[2]
+    useful, whole = len(block.items) * rank * (rank + 1) / 1e9, sum(found.values())
+    print(f"rank {rank}, {len(block.items):,} ratings, sgemm {gemm_rate(np.float32):.0f} GFlop/s")
+    for name in ("_row_sides", "_solve_users", "_by_item", "_add_equations"):
+        print(f"  {name:<16}{found[name]:7.3f} s{found[name] / whole:7.0%}{useful / found[name]:8.1f} GFlop/s")
+    print(f"  {'all':<16}{whole:7.3f} s{1:7.0%}{useful / whole:8.1f} GFlop/s", flush=True)
 
 
 def n_ratings(ratings: lk.Ratings) -> int:
@@ -77,7 +102,7 @@ def n_ratings(ratings: lk.Ratings) -> int:
 
 
 def compare(ratings: lk.Ratings, rank: int, peer: bool) -> None:
-    rows = ratings._open_csr().tocsr()
+    rows = ratings._open_csr().tocsr().copy()  # implicit wants to be able to write
 
     def implicit(use_cg: bool) -> Callable[[int], Any]:
         from implicit.als import AlternatingLeastSquares
@@ -114,7 +139,10 @@ def main() -> None:
     ratings = skewed()
     print(f"{N_USERS} x {N_ITEMS}, {n_ratings(ratings) / 1e6:.2f} M ratings, {get_num_threads()} threads")
     for rank in [int(a) for a in sys.argv[1:] if a.isdigit()] or [64, 128]:
-        compare(ratings, rank, "--no-peer" not in sys.argv)
+        if "--profile" in sys.argv:
+            profile(ratings, rank)
+        else:
+            compare(ratings, rank, "--no-peer" not in sys.argv)
 
 
 if __name__ == "__main__":
