@@ -46,7 +46,7 @@ AUDITS: tuple[tuple[str, str, bool], ...] = (
     (r"als-cap-doubled", "--method als --set rank=4 --set max_ratings=4", True),
     (r"als-user-gram", "--method als --set rank=4 --binary", True),
     (r"als-(user-clip|weights|rhs-clip|misfit-clamp)", "--method als --set rank=4", True),
-    (r"moments-over-256", "--method moments --items 1..300", True),
+    (r"moments-over-256", "--method moments --items 1..300 --set head=300", True),
     (r"moments-binary-rows", "--method moments --binary", True),
     (r"moments-residuals", "--method moments", True),
     (r"sketch-view", "--method sketch --set width=3 --set residual_bound=0.6", True),
