@@ -63,6 +63,8 @@ def draw(name: str, rows: Rows, path: Path) -> list[Path]:
     kept = [row for row in kept if shape.measure in row["values"] and shape.panel in row["facts"]]
     if name == "trace-rates":
         kept = _over_n(kept)
+    if name == "dpals-movies":  # of the others no line runs along epsilon
+        kept = [row for row in kept if row["facts"]["figure"] == "3"]
     chart = _chart(kept, shape, bound=name == "trace-rates")
     written = []
     for ending in ("svg", "png"):
@@ -127,7 +129,7 @@ def _family(line: tuple[str, str, str]) -> str:
 
 def _plot(axis: Any, rows: Sequence[Row], shape: Shape, line: tuple[str, str, str], mark: str) -> None:
     column, algorithm, start = line
-    colour, label = COLOURS[column], f"{column}: {algorithm}{start}"
+    colour, label = COLOURS[column], f"{column}: {_family(line) or algorithm}{start}"
     at: dict[Any, list[float]] = {}
     for row in rows:
         at.setdefault(row["facts"][shape.along], []).append(row["values"][shape.measure])
