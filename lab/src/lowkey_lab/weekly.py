@@ -194,7 +194,7 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
         axis.set(title=f"{data}, {goal}", xlabel="week", ylabel="Recall@20" if goal == "lists" else "RMSE")
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, **({"metadata": {"Date": None}} if path.suffix == ".svg" else {}))
 
 
 def main() -> None:
