@@ -120,7 +120,10 @@ def so_far(ratings: lk.TimedRatings, calendar: lk.Calendar, week: int) -> list[l
 def this_week(found: Arrivals, week: int, draw: int) -> Split:
     """Who has spoken by now, to train on; and the held-out people who would have, each with a part of their row shown."""
     tested = stacked(so_far(found.tested, found.calendar, week), found.domain)
-    train = stacked(so_far(found.train, found.calendar, week), found.domain)
+    cohorts = so_far(found.train, found.calendar, week)
+    # The stream expects the crowd of its last week; a release that stands alone is told how many there are by now.
+    facts = found.domain.to_json() | {"expected_users": sum(len(cohort._open_keys()) for cohort in cohorts)}
+    train = stacked(cohorts, lk.Domain.from_json(facts, found.domain.item_ids))
     return Split(train, *fold_in_rows(tested, FOLD_IN, draw))
 
 
