@@ -11,15 +11,20 @@ import scipy.sparse
 from scipy import stats
 
 import lowkey as lk
+from lowkey.audit import holders
 from lowkey.audit.bounds import Scores, noise_width
 from lowkey.audit.canaries import BEYOND, choose_history, worst_canaries
 from lowkey.audit.game import play
 from lowkey.audit.precision import attack_precision, haney, mironov, naive, ours
+from lowkey.audit.result import Layer
+from lowkey.audit.sign_sums import one_bit_sums
 from lowkey.audit.stand_in import made_up_rows, stand_in_domain, through_a_file
 from lowkey.audit.tasks import one_bit
-from lowkey.audit.verdict import above_claim
+from lowkey.audit.verdict import above_claim, as_finding
 from lowkey.cli.main import run
 from lowkey.errors import InputError
+from lowkey.kernels.one_bit import ClampedGradient
+from lowkey.methods import catalogue as selecting
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.noise import NoiseSource, SeededNoise
 
@@ -139,6 +144,47 @@ def test_a_sign_is_worth_its_epsilon() -> None:
     found = one_bit(1.0, 0.0, 0.9999, 1)
     assert found.ok
     assert 0.9 < found.lower_epsilon <= 1.0
+
+
+@pytest.mark.parametrize("measure", [one_bit_sums, holders.catalogue])
+def test_signs_in_noisy_sums_and_holders_of_ids_come_near_the_claim_and_not_above(measure) -> None:
+    """At 99.99 %."""
+    found = measure(1.0, 1e-5, 0.9999, 1)
+    assert found.ok, str(found)
+    assert 0.75 < found.lower_epsilon <= found.epsilon
+    assert 0.75 < found.free_epsilon <= found.epsilon
+
+
+@pytest.mark.parametrize("kept", ["scores", "gradient"])
+def test_one_of_the_two_bounds_on_a_gradient_is_not_enough(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def contributions(self: ClampedGradient, signs: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        scores = np.clip(scores, -self.entry_bound, self.entry_bound) if kept == "scores" else scores
+        gradient = -signs * self.link.slope(signs * scores)
+        gradient = np.clip(gradient, -self.gradient_bound, self.gradient_bound) if kept == "gradient" else gradient
+        return np.trunc(gradient / self.statistics[0].grid.step).astype(np.int64)
+
+    monkeypatch.setattr(ClampedGradient, "contributions", contributions)
+    (layer,) = one_bit_sums(1.0, 1e-5, 0.95, 1).layers
+    assert layer.figure.startswith("gradient: " if kept == "scores" else "gradient, wide clamp: "), layer
+    assert not layer.ok
+
+
+@pytest.mark.parametrize(("ids", "says"), [(1.0, "cost more"), (2.0, "more ids than is declared")])
+def test_users_who_hold_ids_beyond_their_bounds_are_found(ids: float, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of twice the weight; and counts under twice the cap."""
+    count = holders.count_holders
+
+    def wrong(rows, statistic):
+        found = count(rows, replace(statistic, max_keys=int(ids * statistic.max_keys)))
+        return type(found)(statistic, found._open() * 2, found._keys)
+
+    for module in (holders, selecting):
+        monkeypatch.setattr(module, "count_holders", wrong)
+    failed: list[Layer] = []
+    with as_finding(failed, 2):
+        failed += holders.catalogue(1.0, 1e-5, 0.95, 1).layers
+    assert not failed[0].ok
+    assert says in failed[0].figure
 
 
 @pytest.mark.parametrize(

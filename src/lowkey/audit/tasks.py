@@ -15,8 +15,8 @@ from scipy import stats
 from lowkey.audit.bounds import Scores
 from lowkey.audit.canaries import Array, Canaries, History
 from lowkey.audit.game import play
-from lowkey.audit.result import AuditResult, Layer, as_epsilon, roc_of
-from lowkey.audit.verdict import FALSE_ALARM, above_claim, all_above_claim
+from lowkey.audit.result import AuditResult, Layer
+from lowkey.audit.verdict import FALSE_ALARM, above_claim, all_above_claim, judged
 from lowkey.data.calendar import Calendar
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
@@ -117,7 +117,7 @@ def trace(epsilon: float, delta: float, confidence: float, seed: int | None) -> 
     worst = Canaries(pairs[0], pairs[1], seconds, firsts - seconds, reach, reach.max(axis=0), len(directions), alike)
     played = play(history, worst, RECORD_RUNS, rng, NoiseSource())
     above = above_claim(history, played, quiet.price.mu)
-    return _judged("DPTraceRegression", "one record", quiet.price, played.scores(), confidence, above)
+    return judged("DPTraceRegression", "one record", quiet.price, played.scores(), confidence, above)
 
 
 def stream(epsilon: float, delta: float, confidence: float, seed: int | None) -> AuditResult:
@@ -140,7 +140,7 @@ def stream(epsilon: float, delta: float, confidence: float, seed: int | None) ->
             price = made.parts.plan.price
     scores = Scores(values + inside * reach, inside, reach)
     assert price is not None
-    return _judged(
+    return judged(
         f"Stream of {RELEASES}, DPBias", "add-remove", price, scores, confidence, all_above_claim(scores, price.mu)
     )
 
@@ -173,14 +173,3 @@ def _spoken(begin: Any, calendar: Calendar) -> Any:
     """The release, from 0, at which somebody with one rating speaks: the first that knows it long enough."""
     times = np.array([calendar.time_of(release) for release in range(1, RELEASES + 1)])
     return np.minimum(np.searchsorted(times, np.asarray(begin) + calendar.wait), RELEASES - 1)
-
-
-def _judged(method: str, unit: str, price: Any, scores: Scores, confidence: float, above: list[str]) -> AuditResult:
-    """Layer 2 for one composition."""
-    as_eps = lambda mu: as_epsilon(mu, price.delta)
-    measured, lower, free = map(as_eps, (*scores.gaussian(confidence), scores.free(confidence)))
-    figure = f"epsilon at least {lower:.3f} of {price.epsilon:.3f} claimed ({scores.values.size:,} scores)"
-    return AuditResult(
-        method, unit, price.epsilon, price.delta, confidence, scores.values.size, measured, lower, free,
-        layers=(Layer(2, not above, "; ".join([*above, figure])),), mu=price.mu, roc=roc_of(scores.values, scores.inside),
-    )  # fmt: skip

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from lowkey.audit.bounds import Scores, noise_width
 from lowkey.audit.canaries import BEYOND, OF_A_KIND, Canaries, History
 from lowkey.audit.game import Played
-from lowkey.audit.result import Layer, PostFound
+from lowkey.audit.result import AuditResult, Layer, PostFound, as_epsilon, roc_of
 from lowkey.errors import LowkeyError
 from lowkey.testing.watching import Violation
 
@@ -64,6 +65,17 @@ def all_above_claim(scores: Scores, mu: float, confidence: float = 1.0 - FALSE_A
     """The same of all posts together."""
     more = scores.gaussian(confidence)[1] > mu or scores.free(confidence) > mu
     return ["all posts together cost more than is claimed"] if more else []
+
+
+def judged(method: str, unit: str, price: Any, scores: Scores, confidence: float, above: list[str]) -> AuditResult:
+    """Layer 2 for one composition."""
+    as_eps = lambda mu: as_epsilon(mu, price.delta)
+    measured, lower, free = map(as_eps, (*scores.gaussian(confidence), scores.free(confidence)))
+    figure = f"epsilon at least {lower:.3f} of {price.epsilon:.3f} claimed ({scores.values.size:,} scores)"
+    return AuditResult(
+        method, unit, price.epsilon, price.delta, confidence, scores.values.size, measured, lower, free,
+        layers=(Layer(2, not above, "; ".join([*above, figure])),), mu=price.mu, roc=roc_of(scores.values, scores.inside),
+    )  # fmt: skip
 
 
 @contextmanager

@@ -103,7 +103,8 @@ class ClampedGradient(SignSweep):
     """The derivative of every term at the public scores x, clamped to +-C: -s(x) for a like and s(-x) for a dislike.
 
     One is negative and the other positive, so clamping and truncating towards zero only bring them nearer: they differ
-    by at most 2C, and by at most s(x) + s(-x) = h'/(h (1 - h)) <= L_h where |x| <= alpha, which is enforced here.
+    by at most 2C, and by at most s(x) + s(-x) = h'/(h (1 - h)) <= L_h where |x| <= alpha, which is enforced here. At the
+    C = 1/2 of a fit 2C = 1 <= L_h for both links, so the clamp alone holds the bound; a wider one leans on alpha too.
     """
 
     link: Link
