@@ -216,14 +216,14 @@ def test_dplmc_is_what_the_text_says() -> None:
     p = seen.sum() / (m * n)
     cut = np.array([seen[i] * y[i] * min(1.0, 2.5 / np.linalg.norm(seen[i] * y[i])) for i in range(m)])
     mirrored = lambda noise: np.triu(noise[0]) + np.triu(noise[0], 1).T
-    a = sum(0.9**2 * np.outer(row, row) / p**2 for row in cut) + 0.7 * mirrored(tape.kept[0][0])
+    a = sum(0.9**2 * np.outer(row, row) / p**2 for row in cut) + 0.7 * mirrored(tape.kept[0])
     left, values, _ = np.linalg.svd(a)
     v, u = left[:, :r] * np.sqrt(values[:r]), np.array([0.9 * row @ left[:, :r] / np.sqrt(values[:r]) / p for row in cut])
     close(began.users @ began.items.T, u @ v.T)  # singular vectors have no signs
     u, v = began
     draws = iter(tape.kept[1:])
     for _ in range(s.n_iter):
-        first, second = mirrored(next(draws)[0]), next(draws)
+        first, second = mirrored(next(draws)), next(draws)
         o = np.array([seen[i] * (v @ u[i] - y[i]) for i in range(m)])
         capped = np.array([row * min(1.0, 2.0 / np.linalg.norm(row)) for row in o])
         balance = sum(np.outer(x, x) for x in u) - v.T @ v + 0.3 * first

@@ -18,7 +18,6 @@ import typer
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
 from lowkey.errors import LowkeyError
-from lowkey.privacy.price import at_most
 
 LEDGER = "ledger.jsonl"
 NOTES = "stream.json"
@@ -99,6 +98,8 @@ def _told_if_cut_off(stream: Path, screen: Screen) -> Generator[None]:
 
             spent = Ledger(stream / LEDGER)
             if spent.plans():
+                from lowkey.privacy.price import at_most
+
                 told = f"the stream was booked in full before, for epsilon = {at_most(spent.guarantee().epsilon, 4)}"
                 again = "the same command again goes on with it and costs nothing more"
                 screen.err.print(f"lowkey: {told}: {again}.", markup=False, soft_wrap=True)

@@ -57,7 +57,7 @@ def _unknown(manifest: dict[str, Any], ledger: Ledger) -> str | None:
     if method_of(manifest["method"]) is None:
         return "its method is not installed here"
     if not ours:
-        broken("a model whose method has no plan on the ledger", "the plan of its fit")
+        return "its fit was paid for under another plan, such as a search among several"
     if any(plan.schedule is not None for plan in ours):
         return "the posts of a stream stay with its curator"
     if any("sha256" in fact for plan in ours for fact in plan.public):
