@@ -98,7 +98,7 @@ def test_spark_gives_the_same_sums(case: Case, spark: Any, on_spark: Callable[[s
 
 def stream_posts(folder: Path, cohorts: list[lk.Ratings], engine: Engine) -> list[bytes]:
     """All posts of a stream of two releases under the same noise: equal if, and only if, the sums are."""
-    stream = lk.Stream(folder, lk.DPLists(50.0, 1e-6), DOMAINS["binary"], WEEKLY, 2, noise=SeededNoise(1))
+    stream = lk.Stream(folder, lk.DPLists(4.0, 1e-6, head=12), DOMAINS["binary"], WEEKLY, 2, noise=SeededNoise(1))
     stream._cohorts = lambda ratings, release: cohorts[:release]
     stream.release(cohorts[0], 2, engine=engine)  # type: ignore[arg-type]
     posts = sorted((folder / "posts").glob("[0-9]*.npy"))
