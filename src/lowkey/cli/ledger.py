@@ -18,7 +18,6 @@ ledger = typer.Typer(no_args_is_help=True)
 File = Annotated[
     Path, typer.Argument(metavar="LEDGER", help="A ledger; or the folder of a release or of a stream.", show_default=False)
 ]
-OWN = "ledger.jsonl"
 MOST_RELEASES = 400  # of which the noise of a stream is computed
 
 
@@ -145,12 +144,12 @@ def head(
 def _opened(place: Path, expect_head: str | None = None) -> Ledger:
     """A ledger with its chain checked; the one in a release is a copy, which nobody writes to."""
     from lowkey.privacy.ledger import Ledger
-    from lowkey.release.folder import MANIFEST
+    from lowkey.release.folder import LEDGER, MANIFEST
 
-    file = place / OWN if place.is_dir() else place
+    file = place / LEDGER if place.is_dir() else place
     if not file.is_file():
         refuse("the ledger", got=f"no file {file}", needed="an existing ledger", try_="the path given to --ledger")
-    if (file.parent / MANIFEST).exists() and file.name == OWN and expect_head is None:
+    if (file.parent / MANIFEST).exists() and file.name == LEDGER and expect_head is None:
         return Ledger.loads(file.read_bytes())
     return Ledger(file, expect_head=expect_head)
 

@@ -19,7 +19,6 @@ from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
 from lowkey.errors import LowkeyError
 
-LEDGER = "ledger.jsonl"
 NOTES = "stream.json"
 DAY = 86_400
 EXAMPLE = (
@@ -93,9 +92,10 @@ def _told_if_cut_off(stream: Path, screen: Screen) -> Generator[None]:
     except LowkeyError:
         raise
     except BaseException:
-        if (stream / LEDGER).exists():
-            from lowkey.privacy.ledger import Ledger
+        from lowkey.methods.stream import LEDGER
+        from lowkey.privacy.ledger import Ledger
 
+        if (stream / LEDGER).exists():
             spent = Ledger(stream / LEDGER)
             if spent.plans():
                 from lowkey.privacy.price import at_most
