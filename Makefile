@@ -59,7 +59,7 @@ test: $(READY)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 year: $(READY)
-	@LOWKEY_YEAR=52 $(BIN)/python -m pytest -q -s tests/journeys/test_refresh.py
+	@LOWKEY_YEAR=52 $(BIN)/python -m pytest -q tests/journeys/test_refresh.py
 
 mutants: $(READY)
 	@echo "==> Mutants: seeded privacy bugs, and the tests that find them"
@@ -70,15 +70,15 @@ hostile: fuzz faults races
 
 fuzz: $(READY)
 	@echo "==> Fuzzed folders, ledgers, files and streams"
-	@LOWKEY_FUZZ=$(FUZZ) LOWKEY_TEST_SEED=random $(BIN)/python -m pytest -s tests/hostile/test_folders.py tests/hostile/test_files.py tests/hostile/test_streams.py
+	@LOWKEY_FUZZ=$(FUZZ) LOWKEY_TEST_SEED=random $(BIN)/python -m pytest tests/hostile/test_folders.py tests/hostile/test_files.py tests/hostile/test_streams.py
 
 faults: $(READY)
 	@echo "==> Kills and full disks"
-	@LOWKEY_FAULTS=$(FAULTS) $(BIN)/python -m pytest -s tests/hostile/test_faults.py
+	@LOWKEY_FAULTS=$(FAULTS) $(BIN)/python -m pytest tests/hostile/test_faults.py
 
 races: $(READY)
 	@echo "==> Races for the last of a budget"
-	@LOWKEY_RACES=$(RACES) $(BIN)/python -m pytest -s tests/hostile/test_races.py
+	@LOWKEY_RACES=$(RACES) $(BIN)/python -m pytest tests/hostile/test_races.py
 
 lock:
 	@$(BIN)/python tools/lock.py

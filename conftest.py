@@ -84,3 +84,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "spark" if nodeid.partition("::")[0].endswith(SPARK_TESTS) else nodeid
 
     return OneSession(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What tests measured, by ``record_property("figures", text)``: printed by every run, in however many processes."""
+    calls = [r for reports in terminalreporter.stats.values() for r in reports if getattr(r, "when", None) == "call"]
+    figures = [text for report in calls for name, text in report.user_properties if name == "figures"]
+    if figures:
+        terminalreporter.section("figures")
+        terminalreporter.write_line("\n".join(figures))

@@ -25,6 +25,7 @@ import pyarrow.parquet
 import pytest
 import safetensors.numpy
 from test_ledger import STATISTIC
+from trial import Figures
 
 import lowkey as lk
 from lowkey.engines.base import Engine
@@ -223,7 +224,9 @@ FULL = no_space, [{"after": False, "lasting": False}, {"after": False, "lasting"
 
 @pytest.mark.parametrize("faults", [KILLS, FULL], ids=["killed", "short of disk"])
 @pytest.mark.parametrize("scene", SCENES)
-def test_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scene: str, faults: Any) -> None:
+def test_at_any_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Figures, scene: str, faults: Any
+) -> None:
     (run, examined), (fault, kinds) = SCENES[scene], faults
     known: dict[str, Any] = {}  # what the second accountant says is computed once, before the trials are forked
 
@@ -247,6 +250,9 @@ def test_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scene: st
         codes.append(in_child(root, run, at, fault, **how))
         lost += examined(root, codes[-1], number % VERIFIED == 0)
         shutil.rmtree(root)
-    print(f"\n{scene}: {len(chosen)} of {len(every)} points: {codes.count(DONE)} done, {codes.count(REFUSED)} refused, "
-          f"{codes.count(-signal.SIGKILL)} killed; 0 overspent, 0 lost in silence, all go on, {lost} of them with a post "
-          f"that was lost and paid again; {time.monotonic() - begun:.0f} s")  # fmt: skip
+    figures = (
+        f"{scene}: {len(chosen)} of {len(every)} points: {codes.count(DONE)} done, {codes.count(REFUSED)} refused, "
+        f"{codes.count(-signal.SIGKILL)} killed; 0 overspent, 0 lost in silence, all go on, {lost} of them with a post "
+        f"that was lost and paid again; {time.monotonic() - begun:.0f} s"
+    )
+    record_property("figures", figures)

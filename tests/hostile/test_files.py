@@ -20,10 +20,11 @@ from bombs import BOMBS, CANARY
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mutations import byte_changes
-from trial import REFUSED, Tally, attempt
+from trial import REFUSED, Figures, Tally, attempt
 
 import lowkey as lk
 from lowkey.data import read_ratings, read_uncatalogued
+from lowkey.data.readers import whole_table
 from lowkey.data.timed import TimedRatings
 
 EXAMPLES = int(os.environ.get("LOWKEY_FUZZ", "60"))
@@ -103,7 +104,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
             way(path)
 
 
-def test_damaged_files(tmp_path: Path) -> None:
+def test_damaged_files(tmp_path: Path, record_property: Figures) -> None:
     tally = Tally("damaged files")
 
     @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
@@ -116,7 +117,18 @@ def test_damaged_files(tmp_path: Path) -> None:
         assert tally.add(attempt(lambda: way(path))).faults(PRIVATE) == []
 
     every()
-    print(tally)
+    record_property("figures", str(tally))
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_indices_that_point_nowhere(tmp_path: Path, column: int) -> None:
+    """Text is read as a dictionary, whose indices Arrow does not look at."""
+    data, path = bytearray(parquet_bytes(compression="none")), tmp_path / "wild.parquet"
+    chunk = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata.row_group(0).column(column)
+    end = chunk.dictionary_page_offset + chunk.total_compressed_size
+    data[end - 40 : end] = b"\xff" * 40
+    path.write_bytes(data)
+    assert [attempt(lambda way=way: way(path)).how for way in WAYS] == [REFUSED] * len(WAYS)
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -138,3 +150,12 @@ def test_names_are_listed_only_if_they_are_names(tmp_path: Path, name: str) -> N
     trial = attempt(lambda: read_ratings(path, DOMAIN, user="nobody", item="item", rating="rating"))
     assert trial.how == REFUSED
     assert trial.faults(PRIVATE) == []
+
+
+@pytest.mark.parametrize("name", ["r.csv", "plain.parquet", "r.parquet"])
+def test_damaged_public_tables(tmp_path: Path, name: str) -> None:
+    """Features of items: what cannot be read is refused, in words."""
+    whole = FILES[name]
+    for data in (whole[: len(whole) // 2], whole[:200] + b"\xff\x00\n,\n" * 9 + whole[200:]):
+        (tmp_path / name).write_bytes(data)
+        assert attempt(lambda: whole_table(tmp_path / name)).faults() == []

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mutations import byte_changes, json_changes
 from test_hostile import BOMBS, HOSTILE
-from trial import Tally, attempt
+from trial import Figures, Tally, attempt
 
 import lowkey as lk
 from lowkey.data.synthetic import taste
@@ -171,7 +171,7 @@ def tried(original: Path, damages: list[Damage], tally: Tally, *, damaged: bool)
         assert set(os.listdir(place)) <= {"release", "npy", "parquet"}
 
 
-def test_damaged_folders(original: Path) -> None:
+def test_damaged_folders(original: Path, record_property: Figures) -> None:
     tally = Tally("damaged folders")
 
     @settings(**FEW, **UNCHECKED)
@@ -180,10 +180,10 @@ def test_damaged_folders(original: Path) -> None:
         tried(original, [damage], tally, damaged=True)
 
     every()
-    print(tally)
+    record_property("figures", str(tally))
 
 
-def test_forged_folders(original: Path) -> None:
+def test_forged_folders(original: Path, record_property: Figures) -> None:
     tally = Tally("forged folders")
 
     @settings(**FEW, **UNCHECKED)
@@ -194,10 +194,10 @@ def test_forged_folders(original: Path) -> None:
     for damage in (*MODELS, *BOMBS):
         tried(original, [damage], tally, damaged=False)
     every()
-    print(tally)
+    record_property("figures", str(tally))
 
 
-def test_ledgers(original: Path, tmp_path: Path) -> None:
+def test_ledgers(original: Path, tmp_path: Path, record_property: Figures) -> None:
     """A ledger of the curator's own, with its head beside it."""
     path, tally = tmp_path / "ledger.jsonl", Tally("ledgers")
     lines = (original / LEDGER).read_bytes()
@@ -221,7 +221,7 @@ def test_ledgers(original: Path, tmp_path: Path) -> None:
         assert tally.add(attempt(lambda: opened(head))).faults() == []
 
     every()
-    print(tally)
+    record_property("figures", str(tally))
 
 
 def rechained(data: bytes, change: Callable[[Any], None]) -> bytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_ledger import STATISTIC
+from trial import Figures
 
 from lowkey.errors import BudgetError, LedgerError
 from lowkey.privacy.billboard import Billboard
@@ -63,7 +64,9 @@ def race(paths: list[Path]) -> list[bool]:
 
 @pytest.mark.parametrize("racers", [2, 4, 8])
 @pytest.mark.parametrize("names", ["one name", "hard links", "symbolic links"])
-def test_exactly_one_of_many_gets_the_last_of_a_budget(tmp_path: Path, racers: int, names: str) -> None:
+def test_exactly_one_of_many_gets_the_last_of_a_budget(
+    tmp_path: Path, record_property: Figures, racers: int, names: str
+) -> None:
     begun = time.monotonic()
     for attempt in range(ROUNDS):
         path = tmp_path / f"{attempt}.jsonl"
@@ -76,7 +79,8 @@ def test_exactly_one_of_many_gets_the_last_of_a_budget(tmp_path: Path, racers: i
         records = Ledger.loads(path.read_bytes())
         assert len(records.spent()) == POSTS
         assert records.guarantee().epsilon <= TOTAL[0]
-    print(f"\n{ROUNDS} races of {racers} through {names}: one winner each; {time.monotonic() - begun:.0f} s")
+    seconds = time.monotonic() - begun
+    record_property("figures", f"{ROUNDS} races of {racers} through {names}: one winner each; {seconds:.0f} s")
 
 
 def test_exactly_one_thread_gets_the_last_of_a_budget_in_memory() -> None:

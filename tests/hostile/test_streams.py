@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mutations import byte_changes
 from test_faults import CALENDAR, DOMAIN, NoPasses, parts_of, people
-from trial import FINE, REFUSED, Tally, attempt
+from trial import FINE, REFUSED, Figures, Tally, attempt
 
 import lowkey as lk
 from lowkey.privacy.ledger import Ledger
@@ -38,7 +38,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_damaged_streams(original: Path, tmp_path: Path) -> None:
+def test_damaged_streams(original: Path, tmp_path: Path, record_property: Figures) -> None:
     tally = Tally("damaged streams")
     names = sorted(str(path.relative_to(original)) for path in original.rglob("*") if path.is_file())
     assert {"ledger.jsonl", "private/spoken.npz"} <= set(names)
@@ -57,4 +57,4 @@ def test_damaged_streams(original: Path, tmp_path: Path) -> None:
             assert len(posted) == len(set(posted))
 
     every()
-    print(tally)
+    record_property("figures", str(tally))

@@ -24,6 +24,7 @@ from lowkey.errors import LowkeyError
 
 SECONDS, MEGABYTES, ROOM = 10, 1000, 4 << 30
 CLOCK = SECONDS if "LOWKEY_FUZZ" in os.environ else 60
+Figures = Callable[[str, object], None]  # pytest's record_property: what is printed at the end of a run
 FINE, REFUSED, UNEXPECTED = "fine", "refused", "unexpected"
 
 
@@ -118,7 +119,7 @@ class Tally:
     def __str__(self) -> str:
         ended = ", ".join(f"{count} {how}" for how, count in sorted(self.ended.items()))
         return (
-            f"\n{self.ended.total()} {self.of}: {ended}; the slowest took {self.slowest:.2f} s of processor time, or "
+            f"{self.ended.total()} {self.of}: {ended}; the slowest took {self.slowest:.2f} s of processor time, or "
             f"{self.longest:.2f} s by the clock, the largest {self.largest:.0f} MB, all of them "
             f"{time.monotonic() - self.begun:.0f} s"
         )

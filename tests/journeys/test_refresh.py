@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def killed(arguments: list[str], stream: Path) -> None:
     assert (stream / "ledger.jsonl").stat().st_size > before
 
 
-def test_a_year(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_year(tmp_path: Path, capsys: pytest.CaptureFixture[str], record_property: Callable[[str, object], None]) -> None:
     file, stream = ratings(tmp_path / "ratings.csv"), tmp_path / "people.stream"
     crashes, lost = (T // 3, 7 * T // 12), 3 * T // 4
     for week in range(1, T + 1):
@@ -76,7 +77,8 @@ def test_a_year(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planned: Plan = ledger.plans()[0]
     assert abs(ledger.guarantee().epsilon - planned.price.epsilon) < 1e-9
     assert 4.0 - 1e-6 < ledger.guarantee().epsilon <= 4.0
-    print(f"{T} releases: epsilon {ledger.guarantee().epsilon:.12f}, planned {planned.price.epsilon:.12f}")
+    figures = f"{T} releases: epsilon {ledger.guarantee().epsilon:.12f}, planned {planned.price.epsilon:.12f}"
+    record_property("figures", figures)
     assert run(["refresh", str(file), "--stream", str(stream), "--out", str(tmp_path / "more"), "-q"]) == 2
     assert "outside of the stream" in capsys.readouterr().err
     other = ["refresh", str(file), "--stream", str(stream), "--out", str(tmp_path / "more"), "--releases", "53"]

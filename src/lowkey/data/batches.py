@@ -88,6 +88,7 @@ class ParquetBatches:
         with pyarrow.parquet.ParquetFile(file, read_dictionary=text, buffer_size=BUFFER_BYTES) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, columns=self.names.as_list()):
                 if batch.num_rows:
+                    batch.validate(full=True)  # Arrow believes a damaged file's indices
                     yield batch
 
     def _column(self, batch: Any, name: str) -> pa.ChunkedArray:

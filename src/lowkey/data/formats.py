@@ -132,7 +132,9 @@ def _read_one_parquet(file: Any, names: ColumnNames) -> pa.Table:
     check_present(names.as_list(), schema.names, sure_header=True)
     text = [name for name in (names.user, names.item) if is_text(schema.field(name).type)]
     with pyarrow.parquet.ParquetFile(opened(file), read_dictionary=text) as parquet:
-        return parquet.read(columns=names.as_list())
+        table = parquet.read(columns=names.as_list())
+    table.validate(full=True)  # Arrow believes a damaged file's indices
+    return table
 
 
 def _read_arrow(path: Any, names: ColumnNames) -> dict[str, Any]:

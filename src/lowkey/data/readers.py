@@ -25,7 +25,7 @@ from lowkey.data.batches import streamed
 from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, to_ratings, to_uncatalogued
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.external_sort import Progress, stored_rows, stored_uncatalogued
-from lowkey.data.formats import existing_path, format_of, read_columns
+from lowkey.data.formats import existing_path, format_of, read_columns, unreadable
 from lowkey.data.ids import id_array, is_text
 from lowkey.data.ratings import Ratings
 from lowkey.data.scratch import Scratch, kept_if_done, scratch_place
@@ -236,10 +236,16 @@ def whole_table(source: Any) -> pa.Table:
     if isinstance(source, str | Path):
         file = existing_path(source, "table")
         format = format_of(file, None)
-        if format == "parquet":
-            return pyarrow.parquet.read_table(file)
-        parse = pyarrow.csv.ParseOptions(delimiter="\t" if format == "tsv" else ",")
-        return pyarrow.csv.read_csv(file, parse_options=parse)
+
+        def read() -> pa.Table:
+            parse = pyarrow.csv.ParseOptions(delimiter="\t" if format == "tsv" else ",")
+            if format != "parquet":
+                return pyarrow.csv.read_csv(file, parse_options=parse)
+            table = pyarrow.parquet.read_table(file)
+            table.validate(full=True)  # Arrow believes a damaged file's indices
+            return table
+
+        return without_values(read, unreadable(file, "Parquet" if format == "parquet" else format.upper()))
     no_table = InputError(what="table", got="something else", needed="a file, or a frame", try_="a pandas or Arrow table")
     frame: Any = without_values(lambda: nw.from_native(source), no_table)
     return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame).to_arrow()
@@ -283,7 +289,9 @@ def _bad_catalogue(name: str) -> InputError:
 def _catalogue_column(file: Any, format: str, item: str) -> pa.ChunkedArray:
     if format == "parquet":
         check_present([item], pyarrow.parquet.read_schema(file).names, sure_header=True)
-        return pyarrow.parquet.read_table(file, columns=[item]).column(item)
+        column = pyarrow.parquet.read_table(file, columns=[item]).column(item)
+        column.validate(full=True)  # Arrow believes a damaged file's indices
+        return column
     delimiter = "\t" if format == "tsv" else ","
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
     names = pyarrow.csv.open_csv(file, parse_options=parse).schema.names

@@ -118,6 +118,7 @@ def _read_ids(path: Path, n_items: int) -> pa.Array | None:
         if file.schema_arrow.names != ["item"] or metadata.num_rows != n_items or not _fits(path, metadata, n_items):
             return None
         column = file.read().column("item")
+    column.validate(full=True)  # Arrow believes a damaged file's indices
     values = [chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
     kind = values[0].type if values else pa.null()
     if (
