@@ -18,8 +18,9 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.data.calendar import Calendar
     from lowkey.data.domain import Domain
     from lowkey.data.public import Public
+    from lowkey.data.public_tables import read_catalogue
     from lowkey.data.ratings import Ratings
-    from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
+    from lowkey.data.readers import from_frame, read_ratings, read_uncatalogued
     from lowkey.data.spark_rows import from_spark
     from lowkey.data.timed import TimedRatings
     from lowkey.engines.local import LocalEngine
@@ -58,7 +59,8 @@ HOMES = {
     "lowkey.data.domain": ("Domain",),
     "lowkey.data.public": ("Public",),
     "lowkey.data.ratings": ("Ratings",),
-    "lowkey.data.readers": ("from_frame", "read_catalogue", "read_ratings", "read_uncatalogued"),
+    "lowkey.data.public_tables": ("read_catalogue",),
+    "lowkey.data.readers": ("from_frame", "read_ratings", "read_uncatalogued"),
     "lowkey.data.spark_rows": ("from_spark",),
     "lowkey.engines.local": ("LocalEngine",),
     "lowkey.engines.spark": ("SparkEngine",),

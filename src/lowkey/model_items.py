@@ -22,7 +22,7 @@ NEW_SHARE = 0.2  # of a list, at most, unless asked otherwise
 
 def with_items(model: Model, ids: Any, features: Any) -> Model:
     """The model with ``ids`` behind its catalogue: effects and factors as their features foretell."""
-    from lowkey.data.readers import whole_table  # and what reads tables, which an answer does not wait for
+    from lowkey.data.public_tables import whole_table  # and what reads tables, which an answer does not wait for
 
     told = model.settings.get("features")
     if told is None or model.rule != "factors":

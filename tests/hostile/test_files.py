@@ -24,7 +24,7 @@ from trial import REFUSED, Figures, Tally, attempt
 
 import lowkey as lk
 from lowkey.data import read_ratings, read_uncatalogued
-from lowkey.data.readers import whole_table
+from lowkey.data.public_tables import whole_table
 from lowkey.data.timed import TimedRatings
 
 EXAMPLES = int(os.environ.get("LOWKEY_FUZZ", "60"))

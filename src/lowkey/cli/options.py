@@ -249,7 +249,7 @@ def catalogue(items: str, column: str) -> Any:
         if not 0 <= high - low < 2**31:
             refuse("--items", got=items, needed="a range from its lowest to its highest id", try_="--items 1..1682")
         return np.arange(low, high + 1)
-    from lowkey.data.readers import read_catalogue
+    from lowkey.data.public_tables import read_catalogue
 
     return read_catalogue(items, item=column)
 

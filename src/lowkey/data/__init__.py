@@ -10,8 +10,9 @@ from lowkey.lazy import names_of
 if TYPE_CHECKING:
     from lowkey.data.accepted import as_ratings
     from lowkey.data.domain import Domain, Scale
+    from lowkey.data.public_tables import read_catalogue
     from lowkey.data.ratings import Block, Ratings
-    from lowkey.data.readers import from_frame, read_catalogue, read_ratings, read_uncatalogued
+    from lowkey.data.readers import from_frame, read_ratings, read_uncatalogued
     from lowkey.data.uncatalogued import UncataloguedRatings
 
 __all__ = [
@@ -35,7 +36,7 @@ __getattr__ = names_of(
         "Ratings": "ratings",
         "as_ratings": "accepted",
         "from_frame": "readers",
-        "read_catalogue": "readers",
+        "read_catalogue": "public_tables",
         "read_ratings": "readers",
         "read_uncatalogued": "readers",
         "UncataloguedRatings": "uncatalogued",
