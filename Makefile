@@ -19,12 +19,13 @@ FUZZ ?= 5000
 FAULTS ?= 1000
 RACES ?= 200
 
-.PHONY: help demo test year mutants audit audit-mutants audit-tables lint types reproduce results docs bench clean hostile fuzz faults races lock sbom wheel
+.PHONY: help demo test year cluster mutants audit audit-mutants audit-tables lint types reproduce results docs bench clean hostile fuzz faults races lock sbom wheel
 
 help:
 	@echo "make demo   a private recommender on made-up data, from ratings to a checked release"
 	@echo "make test   the tests"
 	@echo "make year   52 weekly releases through the command line, with crashes and a lost state"
+	@echo "make cluster  every method on Spark with separate executors, one of which is killed in every fit"
 	@echo "make mutants  seeded privacy bugs, and which test finds each (SAMPLE=3: some of them; ONLY=name: one)"
 	@echo "make audit  measured privacy beside the claims; audit-mutants: which layer finds which seeded bug;"
 	@echo "            audit-tables: claims at four epsilons, false alarms of 200 audits, black-box attacks (an hour)"
@@ -60,6 +61,9 @@ test: $(READY)
 
 year: $(READY)
 	@LOWKEY_YEAR=52 $(BIN)/python -m pytest -q tests/journeys/test_refresh.py
+
+cluster: $(READY)
+	@LOWKEY_CLUSTER=1 $(BIN)/python -m pytest -q -s tests/privacy/test_local_cluster.py
 
 mutants: $(READY)
 	@echo "==> Mutants: seeded privacy bugs, and the tests that find them"

@@ -18,7 +18,7 @@ from hypothesis import settings
 from lowkey.privacy import noise
 
 SEED = os.environ.get("LOWKEY_TEST_SEED", "0")
-SPARK_TESTS = ("test_spark.py", "test_engines_agree.py")
+SPARK_TESTS = ("test_spark.py", "test_engines_agree.py", "test_local_cluster.py")
 
 # The table of estimators and the harness are plain modules that several folders of tests import.
 for folder in ("conformance", "privacy", "web", "serve", "unit/release", "hostile"):

@@ -46,13 +46,14 @@ OPENERS = {
     # public.py: of people who are not protected
     "_open_csr": {"data/ratings.py", "data/public.py", "evaluation/", "audit/stand_in.py"},
     "_open_keys": {"data/ratings.py", "evaluation/", "audit/stand_in.py"},
-    "_open_rows": {"engines/", "data/ratings.py"},
+    "_open_rows": {"engines/", "data/ratings.py", "data/uncatalogued.py"},
     # positions.py declares public who rated what, for the methods that protect values only and say so
     "_open_whole": {"engines/", "data/positions.py", "audit/canaries.py"},
-    "_open_frame": {"engines/spark.py", "data/spark_rows.py"},
+    "_open_frame": {"engines/spark.py", "data/spark_rows.py", "data/spark_timed.py"},
     "_blocks": {"engines/spark.py"},
-    "_open_ids": {"data/uncatalogued.py", "kernels/catalogue.py"},
-    "_open_blocks": {"engines/", "kernels/catalogue.py"},
+    "_open_ids": {"data/uncatalogued.py", "engines/base.py"},
+    "_open_item_keys": {"data/uncatalogued.py", "engines/spark.py"},
+    "_open_blocks": {"engines/"},
     "blocks": {"engines/spark_tasks.py", "data/"},  # of bare rows that somebody has opened
 }  # fmt: skip
 INPUT_OUTPUT = {"open", "print", "input", "exec", "eval", "compile", "breakpoint"}

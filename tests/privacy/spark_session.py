@@ -50,10 +50,7 @@ def missing() -> str:
     return ""
 
 
-@pytest.fixture(scope="session")
-def spark() -> Any:
-    if reason := missing():
-        pytest.skip(reason)
+def session(master: str, settings: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -61,7 +58,28 @@ def spark() -> Any:
     places = [str(Path(__file__).parent), str(Path(lowkey.__file__).parents[1])]
     os.environ["PYTHONPATH"] = os.pathsep.join(places)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder.master("local[2, 2]").appName("lowkey tests")  # a task may fail once
-    for name, value in SETTINGS.items():
+    builder = SparkSession.builder.master(master).appName("lowkey tests")
+    for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()  # it ends with the process
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    if reason := missing():
+        pytest.skip(reason)
+    return session("local[2, 2]", SETTINGS)  # a task may fail once
+
+
+def cluster_session() -> Any:
+    """Two executors, each a process of its own, with a core and a gigabyte."""
+    import pyspark
+
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    own = {
+        "spark.executor.memory": "768m",
+        "spark.executor.extraJavaOptions": SETTINGS["spark.driver.extraJavaOptions"],
+        "spark.excludeOnFailure.enabled": "false",  # executors are lost here on purpose
+        "spark.locality.wait": "0",
+    }
+    return session("local-cluster[2,1,1024]", SETTINGS | own)

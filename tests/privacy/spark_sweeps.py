@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lowkey.kernels.bias import ItemMeans
@@ -47,6 +49,36 @@ class DiesOnce(ItemMeans):
             return None
         os.kill(os.getpid(), signal.SIGKILL)
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class KillsExecutor(Sweep):
+    """Any sweep; the first block to come up kills the Java process that its own process belongs to, after it is added."""
+
+    sweep: Sweep
+    marker: str
+
+    @property
+    def keeps_state(self) -> bool:  # type: ignore[override]
+        return self.sweep.keeps_state
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        return self.sweep.statistics
+
+    def run(self, block: Any, local: Any, sums: Any) -> Any:
+        kept = self.sweep.run(block, local, sums)
+        try:
+            marker = os.open(self.marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return kept
+        forked_from = Path(f"/proc/{os.getppid()}/status").read_text()  # Spark forks its workers from one process
+        executor = int(forked_from.partition("PPid:")[2].split()[0])
+        os.write(marker, str(executor).encode())
+        os.close(marker)
+        os.kill(executor, signal.SIGKILL)
+        time.sleep(60)  # it goes with the executor
+        return kept
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,8 @@ from lowkey.audit.tasks import one_bit
 from lowkey.audit.verdict import above_claim, as_finding
 from lowkey.cli.main import run
 from lowkey.errors import InputError
+from lowkey.kernels.catalogue import Holders
 from lowkey.kernels.one_bit import ClampedGradient
-from lowkey.methods import catalogue as selecting
 from lowkey.privacy.accounting import gaussian_mu
 from lowkey.privacy.noise import NoiseSource, SeededNoise
 
@@ -172,14 +172,14 @@ def test_one_of_the_two_bounds_on_a_gradient_is_not_enough(kept: str, monkeypatc
 @pytest.mark.parametrize(("ids", "says"), [(1.0, "cost more"), (2.0, "more ids than is declared")])
 def test_users_who_hold_ids_beyond_their_bounds_are_found(ids: float, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts of twice the weight; and counts under twice the cap."""
-    count = holders.count_holders
+    run = Holders.run
 
-    def wrong(rows, statistic):
-        found = count(rows, replace(statistic, max_keys=int(ids * statistic.max_keys)))
-        return type(found)(statistic, found._open() * 2, found._keys)
+    def wrong(self, block, local, sums):
+        counted = {"catalogue": np.zeros_like(sums["catalogue"])}
+        run(Holders(int(ids * self.max_items), self.max_catalogue), block, local, counted)
+        sums["catalogue"] += 2 * counted["catalogue"]
 
-    for module in (holders, selecting):
-        monkeypatch.setattr(module, "count_holders", wrong)
+    monkeypatch.setattr(Holders, "run", wrong)
     failed: list[Layer] = []
     with as_finding(failed, 2):
         failed += holders.catalogue(1.0, 1e-5, 0.95, 1).layers

@@ -14,7 +14,7 @@ import lowkey as lk
 from lowkey.data.columns import ColumnNames, to_uncatalogued
 from lowkey.data.domain import Scale
 from lowkey.errors import InputError
-from lowkey.kernels.catalogue import count_holders, holders_statistic
+from lowkey.kernels.catalogue import Holders
 from lowkey.methods.catalogue import PrivateCatalogue
 
 CAP = 1000
@@ -28,7 +28,8 @@ def rows_of(people: dict[str, list[str]]) -> Any:
 
 
 def sums_of(people: dict[str, list[str]], max_items: int) -> dict[str, float]:
-    closed = count_holders(rows_of(people), holders_statistic(max_items, CAP))
+    sums, _ = lk.LocalEngine(1, block_size=7).sweep(Holders(max_items, CAP), rows_of(people))
+    closed: Any = sums["catalogue"]
     step = closed.statistic.grid.step
     return dict(zip(closed._keys.tolist(), (closed._open() * step).tolist(), strict=True))
 
@@ -59,7 +60,7 @@ ADVERSARIES = {
 @pytest.mark.parametrize("adversary", ADVERSARIES.values(), ids=ADVERSARIES)
 @pytest.mark.parametrize("max_items", [3, 9, 100])
 def test_no_user_moves_the_counts_further_than_declared(adversary: list[str], max_items: int) -> None:
-    sensitivity = holders_statistic(max_items, CAP).sensitivity
+    sensitivity = Holders(max_items, CAP).statistics[0].sensitivity
     for seed in range(3):
         people = crowd(seed)
         before = sums_of(people, max_items)
@@ -178,4 +179,4 @@ def test_nothing_to_name_is_an_error_without_values() -> None:
 
 def test_more_items_than_the_cap_are_refused() -> None:
     with pytest.raises(InputError, match="public cap"):
-        count_holders(rows_of({"a": ["1", "2", "3"]}), holders_statistic(5, 2))
+        lk.LocalEngine(1).sweep(Holders(5, 2), rows_of({"a": ["1", "2", "3"]}))

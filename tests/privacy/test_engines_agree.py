@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from estimators import CASES, DOMAINS, Case
+from estimators import DOMAINS, Case
 from kept import COLUMNS, KeepingBillboard, base_table
+from spark_scenes import USERS_CASES
 from spark_session import spark  # noqa: F401 (a fixture)
 from spark_sweeps import Together
 
@@ -32,7 +33,6 @@ from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.sums import Unreleased
 
 N_USERS = 120
-USERS_CASES = [case for case in CASES if case.protects == "users" and not case.one_block]
 FITTED = [case for case in USERS_CASES if str(case) in ("DPLMC-ratings", "DPMoments-binary", "DPFactors-ratings")]
 PARTITIONS = (1, 3, 8)
 WEEKLY = lk.Calendar.weekly(first=0)
@@ -112,7 +112,8 @@ def cohort_tables(seed: int = 0) -> list[pa.Table]:
     return [table.filter(pa.array(mask)) for mask in (early, ~early)]
 
 
-def test_out_of_core_and_spark_give_a_stream_the_same_sums(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:  # noqa: F811
+def test_out_of_core_gives_a_stream_the_same_sums(tmp_path: Path, monkeypatch: Any) -> None:
+    """On Spark: test_local_cluster.py."""
     domain = DOMAINS["binary"]
     here = [lk.from_frame(table, domain, **COLUMNS) for table in cohort_tables()]
     expected = stream_posts(tmp_path / "here", here, lk.LocalEngine(1, 50))
@@ -122,8 +123,6 @@ def test_out_of_core_and_spark_give_a_stream_the_same_sums(spark: Any, tmp_path:
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=200)
         stored.append(lk.read_ratings(tmp_path / f"{number}.parquet", domain, **COLUMNS, out_of_core=True))
     assert stream_posts(tmp_path / "stored", stored, lk.LocalEngine(1)) == expected
-    far = [lk.from_spark(spark.createDataFrame(t), domain, **COLUMNS, partitions=3) for t in cohort_tables(seed=2)]
-    assert stream_posts(tmp_path / "far", far, lk.SparkEngine(spark)) == expected
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS[::2])

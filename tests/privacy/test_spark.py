@@ -22,8 +22,9 @@ from spark_sweeps import DiesOnce, Quotes
 import lowkey as lk
 from lowkey.cli.main import run
 from lowkey.data.columns import ColumnNames
+from lowkey.data.spark_blocks import BLOCK_COLUMNS, GroupByUser
 from lowkey.data.spark_errors import on_driver, on_executor
-from lowkey.data.spark_rows import BLOCK_COLUMNS, GroupByUser, SparkRows
+from lowkey.data.spark_rows import SparkRows
 from lowkey.errors import BudgetError, InputError
 from lowkey.kernels.bias import ItemMeans
 from lowkey.privacy.sums import Unreleased
@@ -311,7 +312,7 @@ def test_files_that_cannot_be_read_are_named_by_the_command_line(spark: Any, tmp
         (["--engine", "flink"], "local or spark"),
         (["--master", "local[2]"], "no --engine spark"),
         (["--engine", "spark", "--in-memory"], "Spark decides"),
-        (["--engine", "spark", "--private-catalogue"], "a public catalogue"),
+        (["--engine", "spark", "--private-catalogue", "--time", "rating"], "leaving --engine out"),
     ],
 )
 def test_options_that_do_not_go_together(tmp_path: Path, capsys: Any, options: list[str], message: str) -> None:

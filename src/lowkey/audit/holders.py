@@ -13,7 +13,7 @@ from lowkey.audit.result import AuditResult
 from lowkey.audit.verdict import all_above_claim, judged
 from lowkey.data.domain import Scale
 from lowkey.data.uncatalogued import UncataloguedRatings
-from lowkey.kernels.catalogue import count_holders
+from lowkey.engines.local import LocalEngine
 from lowkey.methods.catalogue import PrivateCatalogue
 from lowkey.privacy.noise import NoiseSource
 from lowkey.testing.noise_checks import widths
@@ -72,7 +72,8 @@ def _rows(people: list[Person], crowd: int = 0) -> UncataloguedRatings:
 
 def _by_id(selection: PrivateCatalogue, rows: UncataloguedRatings) -> Array:
     """The kernel's counts, in grid units, as a billboard gets them."""
-    closed, billboard = count_holders(rows, selection._statistic()), RecordingBillboard(NoiseSource())
+    billboard, (sums, _) = RecordingBillboard(NoiseSource()), LocalEngine().sweep(selection._sweep(), rows)
+    closed: Any = sums["catalogue"]
     billboard.begin(selection.plan())
     billboard.post(closed)
     units = np.zeros(IDS)

@@ -71,12 +71,15 @@ class Cluster:
         finally:
             session.stop()
 
-    def read(self, session: Any, table: Table, domain: Domain) -> Any:
+    def read(self, session: Any, table: Table, domain: Domain | None) -> Any:
+        """The ratings over the catalogue of a domain; without one, over a catalogue that is private."""
         from lowkey.data.batches import ParquetBatches
         from lowkey.data.columns import names_for
+        from lowkey.data.domain import Scale
         from lowkey.data.formats import format_of
         from lowkey.data.spark_errors import on_driver
         from lowkey.data.spark_rows import from_spark
+        from lowkey.data.spark_uncatalogued import uncatalogued_from_spark
 
         if "://" in table.file or table.time or table.missing != "error":
             refuse("--engine spark", got="an address, --time or --missing", needed="a local path without them",
@@ -84,16 +87,11 @@ class Cluster:
         if (kind := format_of(Path(table.file), table.format)) != "parquet":
             refuse("--engine spark", got=f"a file in the format {kind}", needed="Parquet", try_="converting it first")
         # What is wrong with a file is said in the same words as elsewhere. This reads the footers and no more.
-        ParquetBatches(Path(table.file), names_for(domain.scale, table.user, table.item, table.rating))
+        scale = Scale(table.feedback, table.scale)
+        ParquetBatches(Path(table.file), names_for(scale, table.user, table.item, table.rating))
         frame = on_driver(lambda: session.read.parquet(str(Path(table.file).resolve())))
-        return from_spark(
-            frame,
-            domain,
-            user=table.user,
-            item=table.item,
-            rating=table.rating,
-            partitions=self.partitions,
-            duplicates=table.duplicates,
-            unknown_items=table.unknown_items,
-            check_axes=table.check_axes,
-        )
+        columns = {"user": table.user, "item": table.item, "rating": table.rating}
+        how = {**columns, "partitions": self.partitions, "duplicates": table.duplicates}
+        if domain is None:
+            return uncatalogued_from_spark(frame, rating_range=table.scale, feedback=table.feedback, **how)
+        return from_spark(frame, domain, unknown_items=table.unknown_items, check_axes=table.check_axes, **how)

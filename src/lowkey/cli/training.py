@@ -75,13 +75,6 @@ class Order:
             refuse(
                 "--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4"
             )
-        if self.cluster is not None and self.items is None:
-            refuse(
-                "--engine spark",
-                got="--private-catalogue",
-                needed="a public catalogue",
-                try_="--items, or --out-of-core here",
-            )
         Scale(self.table.feedback, self.table.scale)
 
     @property
@@ -182,10 +175,7 @@ def train(
         table = order.table
         rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain(), report)
     with _posting(open_billboard, plans, screen) as billboard:
-        if order.selection:
-            ids = order.selection.select(rows, billboard, plans[-1].lines)
-            rows = rows.with_items(ids, expected_users=order.expected_users)
-        return order.fit(rows, billboard)
+        return _selected_and_fitted(order, rows, plans, billboard)
 
 
 def _train_on(
@@ -195,9 +185,18 @@ def _train_on(
 
     with cluster.session() as session:
         with screen.working("Bringing each user's ratings together on Spark"):
-            rows = cluster.read(session, order.table, order.domain())
+            rows = cluster.read(session, order.table, None if order.selection else order.domain())
         with _posting(open_billboard, plans, screen) as billboard:
-            return order.fit(rows, billboard, SparkEngine(session))
+            return _selected_and_fitted(order, rows, plans, billboard, SparkEngine(session))
+
+
+def _selected_and_fitted(
+    order: Order, rows: Any, plans: list[Plan], billboard: Billboard, engine: Engine | None = None
+) -> Recommender:
+    if order.selection:
+        ids = order.selection.select(rows, billboard, plans[-1].lines, engine)
+        rows = rows.with_items(ids, expected_users=order.expected_users)
+    return order.fit(rows, billboard, engine)
 
 
 @contextmanager

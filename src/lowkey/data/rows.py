@@ -18,6 +18,8 @@ from lowkey.data.scratch import Scratch
 from lowkey.errors import refuse
 from lowkey.privacy.closed import Closed
 
+NO_KEYS = read_only(np.zeros(0, np.uint64))
+
 
 class Block(NamedTuple):
     """Some whole users. User `u` of the block has the entries `offsets[u]:offsets[u + 1]`."""
@@ -26,6 +28,7 @@ class Block(NamedTuple):
     items: npt.NDArray[np.int32]  # (n_entries,), catalogue positions, rising within a user
     values: npt.NDArray[np.float32]  # (n_entries,), ratings within the range; all 1 for binary feedback
     keys: npt.NDArray[np.uint64]  # (n_users,), a hash of each user's id or items: seeds per-user draws
+    item_keys: npt.NDArray[np.uint64] = NO_KEYS  # (n_items,), a hash of each item's id, where the catalogue is private
 
 
 class Rows(Closed):

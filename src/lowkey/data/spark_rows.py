@@ -5,63 +5,44 @@ checks, the same keys, the same blocks. The frame of blocks is kept (in memory a
 A part that is lost is made again from the caller's frame, so that frame must give the same rows every time.
 """
 
-# pyright: reportAttributeAccessIssue=false
-# (pyarrow.compute makes its functions when it is imported)
-
 from __future__ import annotations
 
 import contextlib
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from lowkey.data.assemble import settled_duplicates
 from lowkey.data.axes import PartOfAxes
-from lowkey.data.columns import (
-    ColumnNames,
-    check_unknown_items_word,
-    choose_rows,
-    names_for,
-    refuse_foreign_items,
-    refuse_no_rows,
-    to_rows,
-)
-from lowkey.data.domain import Domain
-from lowkey.data.ids import tidy_text
+from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, refuse_foreign_items, refuse_no_rows
+from lowkey.data.domain import Domain, Scale
 from lowkey.data.ratings import Ratings
-from lowkey.data.rows import Block, HeldRows, Rows
-from lowkey.data.spark_errors import from_words, in_words, on_driver, on_executor
+from lowkey.data.rows import Block, Rows
+from lowkey.data.spark_blocks import BLOCK_COLUMNS, GroupByUser, OverItems, TidyIds
+from lowkey.data.spark_errors import from_words, on_driver, on_executor
 from lowkey.data.text_files import check_present
-from lowkey.errors import LowkeyError, quotes_nobody, refuse
-
-BLOCK_USERS = 1 << 14
-# axes: what a partition shows of both columns' ids; state: what the users keep between passes. Either may be empty.
-CELLS = ("axes", "offsets", "items", "ratings", "keys", "state")
-BLOCK_COLUMNS = "refused string, known boolean, " + ", ".join(f"{name} binary" for name in CELLS)
-BLOCK_SCHEMA = pa.schema([("refused", pa.string()), ("known", pa.bool_()), *((name, pa.binary()) for name in CELLS)])
+from lowkey.errors import quotes_nobody, refuse
 
 
 class SparkRows(Rows):
     """The blocks as rows of a Spark frame, one block each, in `partitions` partitions."""
 
-    __slots__ = ("__weakref__", "_frame", "partitions")
+    __slots__ = ("__weakref__", "_before", "_frame", "partitions")
 
-    def __init__(self, frame: Any, partitions: int) -> None:
-        self._frame, self.partitions = frame, partitions
+    def __init__(self, frame: Any, partitions: int, before: Any = None) -> None:
+        # what a lost part is made again from stays as long as these rows
+        self._frame, self.partitions, self._before = frame.persist(), partitions, before
         # Spark would keep people's rows until its session ends. (At exit the session itself is going.)
         weakref.finalize(self, _let_go, frame).atexit = False
 
     def blocks(self, max_users: int) -> Iterator[Block]:
         return self._elsewhere()
 
-    def over(self, places: npt.NDArray[np.int32]) -> Rows:
-        return self._elsewhere()
+    def over(self, places: npt.NDArray[np.int32]) -> SparkRows:
+        return SparkRows(self._frame.mapInArrow(on_executor(OverItems(places)), BLOCK_COLUMNS), self.partitions, self)
 
     def whole(self) -> Block:
         return self._elsewhere()
@@ -115,46 +96,73 @@ def from_spark(
     --------
     >>> lk.from_spark(frame, domain, user="who", item="film", rating="stars")  # doctest: +SKIP
     """
-    from pyspark.sql import functions as f
-
-    duplicates = settled_duplicates(domain.scale, duplicates)
+    duplicates = unordered_duplicates(domain.scale, duplicates)
     check_unknown_items_word(unknown_items)
-    if duplicates == "last":
-        refuse(
-            "duplicates",
-            got="'last'",
-            needed="a rule that needs no order: a Spark frame has none",
-            try_="duplicates='mean'",
-        )
     names = names_for(domain.scale, user, item, rating)
+    group = GroupByUser(names, domain, duplicates, unknown_items, check_axes)
+    rows, known = gathered(chosen_columns(frame, names), names, group, partitions)
+    if not known:
+        refuse_foreign_items(names)
+    if check_axes:
+        seen = on_driver(lambda: rows._frame.select("axes").where("axes is not null").collect())
+        PartOfAxes.together(domain.n_items, [bytes(row.axes) for row in seen]).check(names.user, names.item)
+    return Ratings.of(domain, rows, (names.user, names.item))
+
+
+def unordered_duplicates(scale: Scale, duplicates: str | None) -> str:
+    settled = settled_duplicates(scale, duplicates)
+    if settled == "last":
+        needed = "a rule that needs no order: a Spark frame has none"
+        refuse("duplicates", got="'last'", needed=needed, try_="duplicates='mean'")
+    return settled
+
+
+def chosen_columns(frame: Any, names: ColumnNames) -> Any:
     check_present(names.as_list(), list(frame.columns), sure_header=False)
     check_told_apart(names, frame)
-    count = frame.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
-    if count < 1:
-        refuse("partitions", got=f"{count}", needed="1 or more", try_="partitions=8")
-    columns = [f.col(f"`{name}`") for name in names.as_list()]
-    frame = frame.select(*columns)
-    if frame.schema[names.user].dataType.typeName() == "string":
-        # Before users are dealt out: two spellings of one id must meet in one partition.
-        kinds = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema)  # any may be null
-        frame = frame.mapInArrow(on_executor(TidyUsers(names.user)), kinds)
-    # With the number given, Spark neither merges nor splits the partitions; `place` lets every task make sure of it.
-    met = frame.repartition(count, columns[0])
-    met = met.withColumn("lowkey place", f.pmod(f.hash(columns[0]), f.lit(count)))
-    group = GroupByUser(names, domain, duplicates, unknown_items, check_axes)
-    blocks = met.mapInArrow(on_executor(group), BLOCK_COLUMNS).persist()
-    rows = SparkRows(blocks, count)
-    any_block, known, refused = on_driver(lambda: blocks.agg(f.count("*") > 0, f.max("known"), f.max("refused")).first())
+    return frame.select(*(_column(name) for name in names.as_list()))
+
+
+def gathered(frame: Any, names: ColumnNames, group: Any, partitions: int | None) -> tuple[SparkRows, bool]:
+    """Each user's rows together, made into blocks by `group`; and whether any item had a place."""
+    from pyspark.sql import functions as f
+
+    met, count = met_by_user(frame, names, partitions)
+    rows = SparkRows(met.mapInArrow(on_executor(group), BLOCK_COLUMNS), count)
+    columns = f.count("*") > 0, f.max("known"), f.max("refused")
+    any_block, known, refused = on_driver(lambda: rows._frame.agg(*columns).first())
     if refused is not None:
         raise from_words(refused)
     if not any_block:
         refuse_no_rows()
-    if not known:
-        refuse_foreign_items(names)
-    if check_axes:
-        seen = on_driver(lambda: blocks.select("axes").where("axes is not null").collect())
-        PartOfAxes.together(domain.n_items, [bytes(row.axes) for row in seen]).check(names.user, names.item)
-    return Ratings.of(domain, rows, (names.user, names.item))
+    return rows, bool(known)
+
+
+def met_by_user(frame: Any, names: ColumnNames, partitions: int | None) -> tuple[Any, int]:
+    """The frame with each user's rows in one partition, and the number of partitions."""
+    from pyspark.sql import functions as f
+
+    count = frame.sparkSession.sparkContext.defaultParallelism if partitions is None else partitions
+    if count < 1:
+        refuse("partitions", got=f"{count}", needed="1 or more", try_="partitions=8")
+    frame = tidied(frame, names.user)  # before users are dealt out: two spellings of one id must meet
+    # With the number given, Spark neither merges nor splits the partitions; `place` lets every task make sure of it.
+    met = frame.repartition(count, _column(names.user))
+    return met.withColumn("lowkey place", f.pmod(f.hash(_column(names.user)), f.lit(count))), count
+
+
+def tidied(frame: Any, name: str) -> Any:
+    """Ids in their one spelling, if they are text."""
+    if frame.schema[name].dataType.typeName() != "string":
+        return frame
+    kinds = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema)  # any may be null
+    return frame.mapInArrow(on_executor(TidyIds(name)), kinds)
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.col(f"`{name}`")
 
 
 def check_told_apart(names: ColumnNames, frame: Any) -> None:
@@ -170,88 +178,3 @@ def check_told_apart(names: ColumnNames, frame: Any) -> None:
             needed="each name once",
             try_="renaming one",
         )
-
-
-@dataclass(frozen=True)
-class TidyUsers:
-    """On an executor: users' text ids in their one spelling, and none where nothing is left of one."""
-
-    user: str
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            at = batch.schema.get_field_index(self.user)
-            ids = tidy_text(batch.column(at), f"column {self.user!r}")
-            ids = pc.if_else(pc.equal(ids, ""), pa.scalar(None, ids.type), ids)
-            yield batch.set_column(at, batch.schema.field(at), ids)
-
-
-@dataclass(frozen=True)
-class GroupByUser:
-    """On an executor: all rows of some users, in any order, as blocks."""
-
-    names: ColumnNames
-    domain: Domain
-    duplicates: str
-    unknown_items: str
-    check_axes: bool = False
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        pieces = [batch for batch in batches if batch.num_rows]
-        if not pieces:
-            return
-        table = pa.Table.from_batches(pieces)
-        context = TaskContext.get()
-        if context is None or not pc.all(pc.equal(table["lowkey place"], context.partitionId())).as_py():
-            # A user in two partitions would count twice, and move a sum by twice its sensitivity.
-            raise TypeError("Spark did not bring each user's rows together in one partition")
-        if self.names.rating is not None and self.duplicates != "error":
-            table = table.sort_by(self.names.rating)  # rows arrive in any order, and a sum of floats depends on it
-        columns = {name: table.column(name) for name in self.names.as_list()}
-        del table, pieces
-        choose_rows(columns, self.names)
-        if not len(columns[self.names.user]):
-            return
-        axes = PartOfAxes(self.domain.n_items) if self.check_axes else None
-        try:
-            rows, known = to_rows(columns, self.names, self.domain, self.duplicates, self.unknown_items, axes)
-        except LowkeyError as refusal:
-            # An answer rather than a failure: Spark would run the task again, and log it each time.
-            yield one_row(BLOCK_SCHEMA, refused=in_words(refusal))
-            return
-        for at, block in enumerate(rows.blocks(BLOCK_USERS)):
-            yield one_row(
-                BLOCK_SCHEMA,
-                known=known,
-                axes=axes.packed() if axes is not None and at == 0 else None,
-                offsets=block.offsets.tobytes(),
-                items=block.items.tobytes(),
-                ratings=None if self.domain.rating_range is None else block.values.tobytes(),
-                keys=block.keys.tobytes(),
-            )
-
-
-def one_row(schema: pa.Schema, row: Any = None, **cells: Any) -> Any:
-    """A batch of one row: the cells given, the others from ``row`` if there is one, else empty."""
-
-    def column(field: pa.Field) -> Any:
-        if field.name in cells:
-            return pa.array([cells[field.name]], field.type)
-        if row is not None and field.name in row.schema.names:
-            return row.column(field.name).cast(field.type)
-        return pa.nulls(1, field.type)
-
-    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)
-
-
-def held_rows(batch: Any, at: int) -> HeldRows:
-    """On an executor: one block of the frame. Copied, as compiled loops want aligned arrays."""
-
-    def array(name: str, kind: Any) -> Any:
-        cell = batch.column(name)[at]
-        return np.frombuffer(cell.as_buffer(), kind).copy() if cell.is_valid else None
-
-    offsets, items = array("offsets", np.int64), array("items", np.int32)
-    return HeldRows(offsets, items, array("ratings", np.float32), array("keys", np.uint64))

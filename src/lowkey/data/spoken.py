@@ -42,6 +42,14 @@ class Spoken(Closed):
     def fresh(cls) -> Spoken:
         return cls(secret_bytes(32), {}, 0)
 
+    @classmethod
+    def rebuilt(cls, keys: npt.NDArray[np.uint64], by_rule: Ints, release: int) -> Spoken:
+        """The state after a release, where it is lost: by the rule alone."""
+        spoken = cls.fresh()
+        for s in range(1, release + 1):
+            spoken, _ = spoken.settled(keys, by_rule, s)
+        return spoken
+
     def settled(self, keys: npt.NDArray[np.uint64], by_rule: Ints, release: int) -> tuple[Spoken, Ints]:
         """When everybody speaks: as was recorded; else by the rule, though not before ``release``, which is being made."""
         hashes = [self._hash(key) for key in keys.tolist()]

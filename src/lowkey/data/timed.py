@@ -10,6 +10,7 @@ in no cohort any more.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,7 @@ from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import frame_columns
 from lowkey.data.row_choice import flagged_only, whole_seconds
+from lowkey.data.rows import Block, HeldRows
 from lowkey.data.spoken import Spoken
 from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
@@ -69,7 +71,7 @@ class TimedRatings(Closed):
         unknown_items: str = "error",
     ) -> TimedRatings:
         """A pandas, polars or Arrow table. Of a pair of user and item that occurs again, the later one counts."""
-        names = _names(domain, user, item, rating, time)
+        names = timed_names(domain, user, item, rating, time)
         return cls._of(frame_columns(frame, names.as_list()), names, domain, unknown_items)
 
     @classmethod
@@ -87,7 +89,7 @@ class TimedRatings(Closed):
         format: str | None = None,
     ) -> TimedRatings:
         """A file of any format that `read_ratings` reads, with a column of times."""
-        names = _names(domain, user, item, rating, time)
+        names = timed_names(domain, user, item, rating, time)
         file = existing_path(path, "ratings file")
         table = read_columns(file, format_of(file, format), names, domain.item_ids.type)
         return cls._of(table, names, domain, unknown_items)
@@ -118,24 +120,28 @@ class TimedRatings(Closed):
     def domain(self) -> Domain:
         return self._domain
 
+    def _pieces(self, max_users: int) -> Iterator[tuple[Block, Ints]]:
+        """Blocks of whole users with their times: for a cluster, which keeps them apart."""
+        at = 0
+        for block in HeldRows(self._offsets, self._items, self._values, self._keys).blocks(max_users):
+            yield block, self._times[at : at + len(block.items)]
+            at += len(block.items)
+
     def _settled(self, calendar: Calendar, release: int, spoken: Spoken) -> tuple[Spoken, list[Ratings]]:
         """Who has spoken once ``release`` is made, and the cohorts 1 ... ``release``, each with the rows of then."""
-        by_rule = calendar.speaks_at(self._offsets, self._times)
-        settled, speaks = spoken.settled(self._keys, by_rule, release)
-        return settled, [self._cohort(calendar.speak(speaks, s), calendar.time_of(s)) for s in range(1, release + 1)]
+        settled, speaks = spoken.settled(self._keys, self._by_rule(calendar), release)
+        cohorts = [self._cohort(calendar.speak(speaks, s), calendar.time_of(s)) for s in range(1, release + 1)]
+        return settled, [Ratings.of(self._domain, rows) for rows in cohorts]
 
     def _rebuilt(self, calendar: Calendar, release: int) -> Spoken:
         """Who has spoken up to a release, by the rule alone."""
-        by_rule, spoken = calendar.speaks_at(self._offsets, self._times), Spoken.fresh()
-        for s in range(1, release + 1):
-            spoken, _ = spoken.settled(self._keys, by_rule, s)
-        return spoken
+        return Spoken.rebuilt(self._keys, self._by_rule(calendar), release)
 
-    def _cohort(self, users: npt.NDArray[Any], until: int) -> Ratings:
-        if len(users) >= MOST_SPEAKERS:
-            refuse(
-                "stream", got="too many who speak at one release", needed="fewer than four million", try_="shorter periods"
-            )
+    def _by_rule(self, calendar: Calendar) -> Ints:
+        return calendar.speaks_at(self._offsets, self._times)
+
+    def _cohort(self, users: npt.NDArray[Any], until: int) -> HeldRows:
+        check_speakers(len(users))
         starts, counts = self._offsets[users], np.diff(self._offsets)[users]
         rows = np.repeat(starts - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
         owner = np.repeat(np.arange(len(users)), counts)
@@ -143,14 +149,18 @@ class TimedRatings(Closed):
         rows, owner = rows[then], owner[then]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(users)))]).astype(np.int64)
         values = None if self._values is None else self._values[rows]
-        settled = tidy_rows(offsets, self._items[rows], values, "last", "ratings")
-        return Ratings(self._domain, *settled, self._keys[users])
+        return HeldRows(*tidy_rows(offsets, self._items[rows], values, "last", "ratings"), self._keys[users])
 
     def _public_facts(self) -> str:
         return f"{self._domain.n_items} items, {self._domain.scale}, with times"
 
 
-def _names(domain: Domain, user: str, item: str, rating: str | None, time: str) -> ColumnNames:
+def check_speakers(count: int) -> None:
+    if count >= MOST_SPEAKERS:
+        refuse("stream", got="too many who speak at one release", needed="fewer than four million", try_="shorter periods")
+
+
+def timed_names(domain: Domain, user: str, item: str, rating: str | None, time: str) -> ColumnNames:
     if domain.scale.counted:
         refuse("ratings with times", got="counts", needed="ratings or binary feedback", try_="feedback='binary'")
     return names_for(domain.scale, user, item, rating, time)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lowkey.data.domain import Domain, Scale
+from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
 from lowkey.data.rows import Block, HeldRows, Rows
 from lowkey.privacy.closed import Closed
@@ -61,9 +62,18 @@ class UncataloguedRatings(Closed):
         return f"private catalogue, {self._scale}"
 
     def _open_blocks(self, max_users: int) -> Iterator[Block]:
-        """The bare rows over the codes. For the private selection only; an architecture test lists the callers."""
-        return self._rows.blocks(max_users)
+        """The bare rows over the codes, with a key for every code. For engines only, as `_open_rows` and `_open_ids`."""
+        keys = self._open_item_keys()
+        return (block._replace(item_keys=keys) for block in self._rows.blocks(max_users))
+
+    def _open_rows(self) -> Rows:
+        """Where the rows are held. An architecture test lists the callers."""
+        return self._rows
 
     def _open_ids(self) -> pa.Array:
-        """The ids of the codes, as many as items occur. For the private selection only, as `_open_blocks`."""
+        """The ids of the codes, as many as items occur."""
         return self._item_ids
+
+    def _open_item_keys(self) -> npt.NDArray[np.uint64]:
+        """From each item's id alone: a code shifts when somebody leaves who alone had an item."""
+        return user_keys(self._item_ids)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import get_num_threads, set_num_threads
 
 from lowkey.kernels.sweep import Sums, Sweep
-from lowkey.privacy.sums import Statistic, Unreleased
+from lowkey.privacy.sums import Statistic, Unreleased, UnreleasedHistogram
 from lowkey.threads import one_blas_thread
 
 EXACT = 2**53  # float64 holds every integer up to here
@@ -37,6 +37,18 @@ def block_users(statistics: tuple[Statistic, ...], wanted: int) -> int:
 def no_sums(statistics: tuple[Statistic, ...]) -> Sums:
     """Where a sweep starts from."""
     return {s.name: np.zeros(s.shape, np.int64) for s in statistics}
+
+
+def closed(sums: Sums, statistics: tuple[Statistic, ...], data: Any) -> dict[str, Unreleased]:
+    """What a sweep returns: a histogram, whose keys are private too, together with the ids that its places stand for."""
+    found: dict[str, Unreleased] = {}
+    for s in statistics:
+        if s.max_keys is None:
+            found[s.name] = Unreleased(s, sums[s.name])
+        else:
+            ids = data._open_ids()
+            found[s.name] = UnreleasedHistogram(s, sums[s.name][: len(ids)], ids.to_numpy(zero_copy_only=False))
+    return found
 
 
 def check_kept(sweep: Sweep, kept: Any) -> None:

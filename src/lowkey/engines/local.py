@@ -9,7 +9,8 @@ from numba import get_num_threads
 
 from lowkey.data.ratings import Ratings
 from lowkey.data.scratch import Scratch
-from lowkey.engines.base import Engine, block_users, check_kept, kernel_threads, no_sums
+from lowkey.data.uncatalogued import UncataloguedRatings
+from lowkey.engines.base import Engine, block_users, check_kept, closed, kernel_threads, no_sums
 from lowkey.errors import ClosedError, InputError
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.sums import Unreleased
@@ -86,15 +87,15 @@ class LocalEngine(Engine):
         self.block_size = block_size
 
     def sweep(
-        self, sweep: Sweep, data: Ratings, local: LocalState | None = None
+        self, sweep: Sweep, data: Ratings | UncataloguedRatings, local: LocalState | None = None
     ) -> tuple[dict[str, Unreleased], LocalState]:
         statistics = sweep.statistics
         sums, users = no_sums(statistics), block_users(statistics, self.block_size)
         state = LocalState(users, data._open_rows().scratch_for_state() if sweep.keeps_state else None)
         with kernel_threads(self.n_jobs):
-            blocks = [data._open_whole()] if sweep.needs_everyone else data._open_blocks(users)
+            blocks = [data._open_rows().whole()] if sweep.needs_everyone else data._open_blocks(users)
             for i, block in enumerate(blocks):
                 kept = sweep.run(block, local.of_block(i, users) if local else None, sums)
                 check_kept(sweep, kept)
                 state.keep(kept)
-        return {s.name: Unreleased(s, sums[s.name]) for s in statistics}, state
+        return closed(sums, statistics, data), state

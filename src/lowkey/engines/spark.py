@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from lowkey.data.ratings import Ratings
+from lowkey.data.rows import NO_KEYS
 from lowkey.data.spark_errors import on_driver, on_executor
 from lowkey.data.spark_rows import SparkRows
-from lowkey.engines.base import Engine, no_sums
+from lowkey.data.uncatalogued import UncataloguedRatings
+from lowkey.engines.base import Engine, closed, no_sums
 from lowkey.engines.spark_tasks import CARRIED_COLUMNS, CHUNK_COLUMNS, SweepTask, add_chunks, chunks_in, pieces_of
 from lowkey.errors import ClosedError, refuse
 from lowkey.kernels.sweep import Sums, Sweep
@@ -81,7 +83,7 @@ class SparkEngine(Engine):
         self.spark, self.chunk = spark, chunk
 
     def sweep(
-        self, sweep: Sweep, data: Ratings, local: SparkState | None = None
+        self, sweep: Sweep, data: Ratings | UncataloguedRatings, local: SparkState | None = None
     ) -> tuple[dict[str, Unreleased], SparkState | None]:
         rows = data._open_rows()
         if not isinstance(rows, SparkRows):
@@ -95,7 +97,8 @@ class SparkEngine(Engine):
             refuse("SparkEngine", got="a pass over all users at once", needed="a sum over users", try_="LocalEngine()")
         statistics = sweep.statistics
         blocks = rows._open_frame() if local is None else local._blocks()
-        shared = self.spark.sparkContext.broadcast(sweep)
+        item_keys = data._open_item_keys() if isinstance(data, UncataloguedRatings) else NO_KEYS
+        shared = self.spark.sparkContext.broadcast((sweep, item_keys))
         task = on_executor(SweepTask(shared, self.chunk))
         if not sweep.keeps_state:
             if self._large(statistics, rows.partitions):  # a task's sums travel once, however many partitions it took
@@ -104,13 +107,13 @@ class SparkEngine(Engine):
                 sums = self._added(blocks.mapInArrow(task, CHUNK_COLUMNS), statistics, rows.partitions)
             finally:
                 shared.destroy()
-            return _closed(sums, statistics), None
+            return closed(sums, statistics, data), None
         carried = blocks.mapInArrow(task, CARRIED_COLUMNS).persist()
         state = SparkState(carried, shared, local)
         sums = self._added(carried.where("chunk is not null").select("chunk", "units"), statistics, rows.partitions)
         if local is not None:
             local._replaced()
-        return _closed(sums, statistics), state
+        return closed(sums, statistics, data), state
 
     def _cores(self) -> int:
         return self.spark.sparkContext.defaultParallelism
@@ -141,10 +144,6 @@ class SparkEngine(Engine):
             return
         for chunk, units in chunks.toLocalIterator(prefetchPartitions=True):
             yield chunk, np.frombuffer(units, np.int64)
-
-
-def _closed(sums: Sums, statistics: tuple[Statistic, ...]) -> dict[str, Unreleased]:
-    return {s.name: Unreleased(s, sums[s.name]) for s in statistics}
 
 
 def _let_go(*steps: Any) -> None:

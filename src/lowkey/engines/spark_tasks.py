@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lowkey.data.spark_rows import BLOCK_COLUMNS, BLOCK_SCHEMA, BLOCK_USERS, held_rows, one_row
+from lowkey.data.spark_blocks import BLOCK_COLUMNS, BLOCK_SCHEMA, BLOCK_USERS, held_rows, one_row
 from lowkey.engines.base import block_users, check_kept, kernel_threads, no_sums
 from lowkey.kernels.sweep import Sums, Sweep
 from lowkey.privacy.sums import Statistic
@@ -34,11 +34,11 @@ def pieces_of(statistics: tuple[Statistic, ...], chunk: int) -> list[tuple[str, 
 class SweepTask:
     """The sums of a partition's users; and, of a sweep whose users keep something, their blocks with it."""
 
-    shared: Any  # a broadcast of the sweep
+    shared: Any  # a broadcast of the sweep, and of the keys of a private catalogue's items
     chunk: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        sweep = self.shared.value
+        sweep, item_keys = self.shared.value
         statistics, any_block = sweep.statistics, False
         sums, users = no_sums(statistics), block_users(statistics, BLOCK_USERS)
         schema = CARRIED_SCHEMA if sweep.keeps_state else CHUNK_SCHEMA
@@ -46,14 +46,14 @@ class SweepTask:
             for at in range(batch.num_rows):
                 any_block = True
                 with kernel_threads(1):  # Spark gives a task one core
-                    state = run_block(sweep, batch, at, users, sums)
+                    state = run_block(sweep, batch, at, item_keys, users, sums)
                 if state is not None:
                     yield one_row(schema, batch.slice(at, 1), state=state)
         if any_block:
             yield from (one_row(schema, chunk=n, units=part) for n, part in cut(sums, statistics, self.chunk))
 
 
-def run_block(sweep: Sweep, batch: Any, at: int, users: int, sums: Sums) -> bytes | None:
+def run_block(sweep: Sweep, batch: Any, at: int, item_keys: Any, users: int, sums: Sums) -> bytes | None:
     """Add a stored block's contributions, in pieces of at most ``users``; returns what its users keep."""
     before = batch.column("state")[at]
     state = np.load(io.BytesIO(before.as_buffer())) if before.is_valid else None
@@ -61,7 +61,7 @@ def run_block(sweep: Sweep, batch: Any, at: int, users: int, sums: Sums) -> byte
     first = 0
     for block in held_rows(batch, at).blocks(users):
         last = first + len(block.keys)
-        kept.append(sweep.run(block, None if state is None else state[first:last], sums))
+        kept.append(sweep.run(block._replace(item_keys=item_keys), None if state is None else state[first:last], sums))
         check_kept(sweep, kept[-1])
         first = last
     if not sweep.keeps_state:

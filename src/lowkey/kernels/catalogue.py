@@ -9,63 +9,53 @@ counts with a keyed choice of them, not with the first ones.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from lowkey.data.ids import splitmix64, user_keys
-from lowkey.data.uncatalogued import UncataloguedRatings
+from lowkey.data.ids import splitmix64
+from lowkey.data.rows import Block
 from lowkey.errors import refuse
 from lowkey.kernels.bounding import shrink_factor, to_units
+from lowkey.kernels.sweep import Sums, Sweep
 from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, UnreleasedHistogram
+from lowkey.privacy.sums import Sensitivity, Statistic
 
 BITS = 26
-BLOCK_USERS = 1 << 15
 _scrambled = njit(cache=True, nogil=True)(splitmix64)
 
 
-def holders_statistic(max_items: int, max_catalogue: int) -> Statistic:
-    """What is summed, without its private number of keys.
+@dataclass(frozen=True, eq=False)
+class Holders(Sweep):
+    """The weighted number of users who hold each item, over codes whose ids are private, and so is how many there are.
 
     A user with m items adds w = 1/sqrt(min(m, max_items)) to at most max_items of them: a non-negative vector of norm
     at most 1. An item that nobody adds to is no key of the histogram, so a user brings at most max_items keys. Which ones
     depends on the user's key and on the items' ids alone. An item's *code* would not do as the key of an item: it is a
     rank among all items that occur, so one user who leaves would shift it for all others.
     """
-    return Statistic(
-        "catalogue",
-        (max_catalogue,),
-        Grid.for_bound(1.0, BITS),
-        Sensitivity.of_acute_vectors(1.0),
-        1 << BITS,
-        max_keys=max_items,
-    )
 
+    max_items: int
+    max_catalogue: int
 
-def count_holders(rows: UncataloguedRatings, statistic: Statistic) -> UnreleasedHistogram:
-    """The weighted number of users who hold each item, closed together with the ids of the items that were counted.
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        grid, sensitivity = Grid.for_bound(1.0, BITS), Sensitivity.of_acute_vectors(1.0)
+        return (Statistic("catalogue", (self.max_catalogue,), grid, sensitivity, 1 << BITS, max_keys=self.max_items),)
 
-    Both caps, on a user's items and on the catalogue, are those of the statistic.
-    """
-    max_items, max_catalogue = statistic.max_keys, statistic.size
-    ids = rows._open_ids()  # pyright: ignore[reportPrivateUsage]  # closed again below, together with the sums
-    if len(ids) > max_catalogue:
-        refuse(
-            "a private catalogue",
-            got="more different items than its public cap",
-            needed=f"at most {max_catalogue}",
-            try_="a larger max_catalogue",
-        )
-    item_keys = user_keys(ids)
-    units = np.zeros(len(ids), np.int64)
-    for block in rows._open_blocks(BLOCK_USERS):  # pyright: ignore[reportPrivateUsage]
-        _add_holders(block.offsets, block.items, block.keys, item_keys, max_items, statistic.grid.step, units)
-    counted = np.flatnonzero(units)
-    keys: NDArray[Any] = np.asarray(ids.take(counted).to_numpy(zero_copy_only=False))
-    return UnreleasedHistogram(statistic, units[counted], keys)
+    def run(self, block: Block, local: Any, sums: Sums) -> None:
+        (statistic,) = self.statistics
+        if len(block.item_keys) > statistic.size:
+            refuse(
+                "a private catalogue",
+                got="more different items than its public cap",
+                needed=f"at most {statistic.size}",
+                try_="a larger max_catalogue",
+            )
+        caps = statistic.max_keys, statistic.grid.step
+        _add_holders(block.offsets, block.items, block.keys, block.item_keys, *caps, sums[statistic.name])
 
 
 @njit(cache=True, nogil=True)

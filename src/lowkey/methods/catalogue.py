@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.uncatalogued import UncataloguedRatings
+from lowkey.engines.base import Engine
+from lowkey.engines.local import LocalEngine
 from lowkey.errors import InputError, refuse
-from lowkey.kernels.catalogue import count_holders, holders_statistic
+from lowkey.kernels.catalogue import Holders
+from lowkey.methods.curator import Curator
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu, selection_threshold
 from lowkey.privacy.mechanisms import ThresholdedGaussian
 from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.plan import Line, Plan, check_epsilon_delta
-from lowkey.privacy.sums import Statistic
 from lowkey.privacy.unit import Unit
 
 DRAWS = 10**9  # how many noisy numbers the selection and the fit may draw together before their resolution costs more
@@ -75,13 +77,14 @@ class PrivateCatalogue:
             refuse("epsilon", got=f"{self.epsilon:g}", needed=f"more than {2.0 * slack:.1g}", try_="epsilon=0.1 or more")
         return gaussian_mu(self.epsilon - 2.0 * slack, left) * (1.0 - 1e-12)
 
-    def _statistic(self) -> Statistic:
-        return holders_statistic(self.max_items, self.max_catalogue)
+    def _sweep(self) -> Holders:
+        return Holders(self.max_items, self.max_catalogue)
 
     def plan(self) -> Plan:
         """The one release of the selection."""
         multiplier = 1.0 / (self._mu() * math.sqrt(self.share))
-        std = multiplier * self._statistic().sensitivity.under(self.adjacency)
+        (statistic,) = self._sweep().statistics
+        std = multiplier * statistic.sensitivity.under(self.adjacency)
         threshold = selection_threshold(std, self.max_items, self.delta * self.delta_share, adjacency=self.adjacency)
         mechanism = ThresholdedGaussian(multiplier, threshold, self.max_items, self.adjacency)
         note = f"named if the noisy number of holders is above {threshold:.4g}"
@@ -100,16 +103,21 @@ class PrivateCatalogue:
         delta = self.delta * (1.0 - self.delta_share)
         return gaussian_epsilon(self._mu() * math.sqrt(1.0 - self.share), delta), delta
 
-    def select(self, rows: UncataloguedRatings, billboard: Billboard, then: tuple[Line, ...] = ()) -> NDArray[Any]:
+    def select(
+        self,
+        rows: UncataloguedRatings,
+        billboard: Billboard,
+        then: tuple[Line, ...] = (),
+        engine: Engine | None = None,
+    ) -> NDArray[Any]:
         """The ids that may be named, sorted. Post it, then fit on ``rows.with_items(ids)`` with the same billboard.
 
         ``then`` are the lines of that fit, as far as they are known: their price is held until it begins.
         """
         plan = self.plan()
         billboard.begin(plan, then)
-        paid = billboard.paid("catalogue")
-        posted = billboard.post(count_holders(rows, self._statistic())) if paid is None else paid
-        ids = np.asarray(posted.keys)
+        posts = Curator(rows, engine or LocalEngine(), billboard).ask(self._sweep())
+        ids = np.asarray(posts["catalogue"].keys)
         if len(ids) == 0:
             raise InputError(
                 what="a private catalogue",

@@ -13,6 +13,7 @@ from typing import Any
 from lowkey.data.calendar import Calendar
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
+from lowkey.data.spark_timed import SparkTimedRatings
 from lowkey.data.spoken import Spoken
 from lowkey.data.timed import TimedRatings
 from lowkey.engines.base import Engine
@@ -135,7 +136,7 @@ class Stream:
 
     def release(
         self,
-        ratings: TimedRatings,
+        ratings: TimedRatings | SparkTimedRatings,
         number: int | None = None,
         *,
         engine: Engine | None = None,
@@ -159,7 +160,7 @@ class Stream:
             self._made(release, self._cohorts(ratings, release), engine)
         return self.model(number)
 
-    def _cohorts(self, ratings: TimedRatings, release: int) -> list[Ratings]:
+    def _cohorts(self, ratings: TimedRatings | SparkTimedRatings, release: int) -> list[Ratings]:
         """Who speaks is on record before anything of theirs is posted: a crash in between lets nobody speak twice."""
         ledger, place = self.billboard.ledger, self.folder / PRIVATE
         spoken = Spoken.read(place, self.schedule.name, ledger)
