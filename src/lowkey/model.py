@@ -14,9 +14,9 @@ from numba import get_num_threads
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
-from lowkey.errors import InputError, refuse
+from lowkey.errors import refuse
 from lowkey.histories import Columns, Histories, asked
-from lowkey.linalg.topn import top_n
+from lowkey.linalg.topn import ByNorm, top_n
 from lowkey.model_items import NEW_SHARE, limit_new, most_new, with_items
 from lowkey.origin import Origin
 from lowkey.privacy.guarantee import Guarantee
@@ -28,6 +28,7 @@ from lowkey.shown import facts_of, facts_table
 from lowkey.threads import one_blas_thread
 
 CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB
+MANY_ITEMS, FEW_ROWS = 50_000, 8  # few users among many items are answered without a look at all of them
 
 
 @dataclass(frozen=True)
@@ -183,14 +184,12 @@ class Model:
             known[-self.n_new :] = True
             left = min(left, self._left(seen, known) + most_new(n, new_share))
         if not 1 <= n <= left:
-            raise InputError(
-                what="n",
-                got=f"{n}",
-                needed=f"1 to {left}: the catalogue without what was seen or left out",
-                try_="a smaller n, or exclude_seen=False",
-            )
-        positions = np.empty((rows.shape[0], n), np.int64)
-        best = np.empty((rows.shape[0], n))
+            needed = f"1 to {left}: the catalogue without what was seen or left out"
+            refuse("n", got=f"{n}", needed=needed, try_="a smaller n, or exclude_seen=False")
+        if rows.shape[0] <= FEW_ROWS and self._by_norm is not None:
+            users = self._rule.transform(rows) * (self._ranking_scale if "ranking" in self.arrays else 1.0)
+            return self._shown(*self._by_norm.best_of(users, n, seen, barred))
+        positions, best = np.empty((rows.shape[0], n), np.int64), np.empty((rows.shape[0], n))
         score = self._rule.scorer(rows, np.float32)
 
         def fill(part: slice) -> None:
@@ -211,7 +210,18 @@ class Model:
             # A thread per chunk beats BLAS on all threads for one after the other: the scan runs beside the product.
             with one_blas_thread(), ThreadPoolExecutor(get_num_threads()) as pool:
                 list(pool.map(fill, chunks))
+        return self._shown(positions, best)
+
+    def _shown(self, positions: NDArray[np.int64], best: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         return self.domain.ids(positions), best if "ranking" in self.arrays else self.as_ratings(best)
+
+    @cached_property
+    def _by_norm(self) -> ByNorm | None:
+        """Of many items whose scores are inner products, in an order that lets most of them be left out."""
+        rule = self._rule
+        if self.domain.n_items < MANY_ITEMS or self.n_new or not isinstance(rule, LinearRule):
+            return None
+        return ByNorm(rule.design, self.ranked(rule.item_prior))
 
     def _known(self, what: str, ids: Any) -> NDArray[np.int32]:
         positions = self.domain.positions(list(ids))

@@ -269,17 +269,21 @@ def test_a_driver_that_dies_between_two_posts_leaves_an_honest_ledger(spark: Any
         one_post.fit(ratings, engine=lk.SparkEngine(spark), billboard=lk.Billboard(ledger))
 
 
-def release(file: Path) -> int:
+def release(file: Path, private_catalogue: bool = False) -> int:
     items = file.parent / "items.txt"
     items.write_text("\n".join(DOMAIN.item_ids.to_pylist()))
-    names = ["--user", "user", "--item", "item", "--rating", "rating", "--scale", "0.5", "5", "--items", str(items)]
-    budget = ["--epsilon", "1", "--delta", "1e-6", "--method", "bias", "--quiet", "--out", str(file.parent / "out")]
+    catalogue = (
+        ["--private-catalogue", "--epsilon", "90"] if private_catalogue else ["--items", str(items), "--epsilon", "1"]
+    )
+    names = ["--user", "user", "--item", "item", "--rating", "rating", "--scale", "0.5", "5", *catalogue]
+    budget = ["--delta", "1e-6", "--method", "bias", "--quiet", "--out", str(file.parent / "out")]
     return run(["release", str(file), *names, *budget, "--engine", "spark", "--partitions", "2"])
 
 
-def test_the_command_line_releases_from_spark(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+@pytest.mark.parametrize("private_catalogue", [False, True])
+def test_the_command_line_releases_from_spark(spark: Any, tmp_path: Path, private_catalogue: bool) -> None:  # noqa: F811
     pq.write_table(base_table(DOMAIN, 60), tmp_path / "r.parquet")
-    assert release(tmp_path / "r.parquet") == 0
+    assert release(tmp_path / "r.parquet", private_catalogue) == 0
     assert run(["verify", str(tmp_path / "out")]) == 0
 
 
