@@ -16,6 +16,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
+from lowkey.cli.table import Table
 from lowkey.errors import refuse
 
 CURATOR_ONLY = (
@@ -201,7 +202,7 @@ def _read(
     assert items is not None
     from lowkey.data.domain import Domain
 
-    table = o.Table(str(file), user, item, rating, scale)
+    table = Table(str(file), user, item, rating, scale)
     return table.read(Domain(o.catalogue(items, item), scale, table.feedback))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import typer
 
+from lowkey.cli.groups import ungrouped
 from lowkey.errors import LedgerError, LowkeyError, VerifyError, printable
 
 # By name, and loaded by name: some commands belong to the lab, which the public rooms never import.
@@ -74,7 +75,7 @@ def build_app(command: str | None = None) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name)(found)
+            app.command(name)(ungrouped(found))
     return app
 
 

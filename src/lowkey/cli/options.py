@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,7 @@ from lowkey.errors import refuse
 from lowkey.methods.registry import private_methods
 
 if TYPE_CHECKING:
-    from lowkey.data.domain import Domain
+    pass
 
 RATINGS = typer.Argument(
     help="The ratings: a file (parquet, csv, tsv, jsonl, arrow, feather, .inter), a folder of Parquet or of MovieLens, "
@@ -64,33 +63,6 @@ ItemsColumn = Annotated[
     str | None,
     typer.Option(help="The catalogue file's column with the ids \\[default: as --item].", show_default=False),
 ]
-Duplicates = Annotated[
-    str | None,
-    typer.Option(
-        help="A pair of user and item that occurs again: error, last, mean or sum "
-        "\\[default: error for ratings, sum for counts; binary entries count once].",
-        show_default=False,
-    ),
-]
-Missing = Annotated[str, typer.Option(help="Rows with a missing user, item or rating: error or drop.")]
-NotSwapped = Annotated[
-    bool,
-    typer.Option("--not-swapped", help="The columns are right, though the catalogue looks like the users' ids."),
-]
-Query = Annotated[
-    str | None, typer.Option(help="Of a database: the table, or a SELECT.", metavar="TABLE|SELECT", show_default=False)
-]
-Delimiter = Annotated[
-    str | None, typer.Option(help="Text files: what separates cells, such as ';' or tab.", show_default=False)
-]
-Decimal = Annotated[str, typer.Option(help="Text files: the decimal mark.")]
-Encoding = Annotated[str, typer.Option(help="Text files: the encoding, such as latin-1.")]
-Null = Annotated[
-    list[str] | None, typer.Option(help="Text files: what stands for a missing cell; may be repeated.", show_default=False)
-]
-Quote = Annotated[str | None, typer.Option(help="Text files: the quotation mark; '' for none.", show_default=False)]
-UnknownItems = Annotated[str, typer.Option(help="Items that the catalogue does not have: error or drop.")]
-Format = Annotated[str | None, typer.Option(help="The file's format, if its name does not tell.", show_default=False)]
 OutOfCore = Annotated[
     bool | None,
     typer.Option(
@@ -140,49 +112,6 @@ Folder = Annotated[Path, typer.Argument(help="The release folder.", show_default
 EXAMPLE = "--user user --item item --rating rating --scale 1 5 --items 1..1682 --epsilon 1 --delta 1e-6 --out release"
 
 
-@dataclass(frozen=True)
-class Table:
-    """How the ratings are to be read."""
-
-    file: str
-    user: str
-    item: str
-    rating: str | None
-    scale: tuple[float, float] | None
-    counts: bool = False  # within the scale, and more is taken for its end
-    time: str | None = None
-    duplicates: str | None = None  # None: by the kind of feedback
-    unknown_items: str = "error"
-    missing: str = "error"
-    check_axes: bool = True
-    format: str | None = None
-    text: dict[str, Any] = field(default_factory=dict)  # of a text file, where it is not as usual
-    query: str | None = None
-    out_of_core: bool | None = None  # None: by size
-    scratch: Path | None = None
-
-    @property
-    def feedback(self) -> str:
-        return "binary" if self.scale is None else "counts" if self.counts else "ratings"
-
-    def _how(self, progress: Any) -> dict[str, Any]:
-        from lowkey.data.text_files import Text
-
-        names = ("user", "item", "rating", "time", "duplicates", "missing", "format", "query", "out_of_core", "scratch")
-        return {**{name: getattr(self, name) for name in names}, "text": Text(**self.text), "progress": progress}
-
-    def read(self, domain: Domain, progress: Any = lambda done: None) -> Any:
-        from lowkey.data.readers import read_ratings
-
-        checks = {"unknown_items": self.unknown_items, "check_axes": self.check_axes}
-        return read_ratings(self.file, domain, **checks, **self._how(progress))
-
-    def read_uncatalogued(self, progress: Any = lambda done: None) -> Any:
-        from lowkey.data.readers import read_uncatalogued
-
-        return read_uncatalogued(self.file, rating_range=self.scale, feedback=self.feedback, **self._how(progress))
-
-
 def require(command: str, given: dict[str, Any], example: str) -> None:
     """One line for everything that is missing and has no safe default."""
     missing = [name for name, value in given.items() if value is None or value is False]
@@ -217,12 +146,6 @@ def check_feedback(
     if scale is not None and rating is None:
         refuse("--scale", got="no --rating", needed="the column with the ratings", try_="--rating rating, or --binary")
     return scale
-
-
-def text_options(
-    delimiter: str | None, decimal: str, encoding: str, null: list[str] | None, quote: str | None
-) -> dict[str, Any]:
-    return {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "null": tuple(null or ()), "quote": quote}
 
 
 def check_engine(engine: str, master: str | None, partitions: int | None, out_of_core: bool | None) -> None:

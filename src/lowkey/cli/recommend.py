@@ -13,6 +13,7 @@ import typer
 from lowkey.cli import options as o
 from lowkey.cli.export import read_titles
 from lowkey.cli.screen import Screen
+from lowkey.cli.table import AS_WRITTEN, Duplicates, Missing, Table, UnknownItems, Written
 from lowkey.errors import LowkeyError, refuse
 
 Titles = Annotated[
@@ -52,17 +53,12 @@ def recommend(
         typer.Option(help="Instead of a list: what each of your items adds to this one.", metavar="ID", show_default=False),
     ] = None,
     titles: Titles = None,
-    unknown_items: o.UnknownItems = "error",
-    duplicates: o.Duplicates = None,
+    unknown_items: UnknownItems = "error",
+    duplicates: Duplicates = None,
     time: o.Time = None,
-    missing: o.Missing = "error",
+    missing: Missing = "error",
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --history -: tell of bad lines, and go on.")] = False,
-    format: o.Format = None,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = ".",
-    encoding: o.Encoding = "utf8",
-    null: o.Null = None,
-    quote: o.Quote = None,
+    written: Written = AS_WRITTEN,
     as_json: o.Json = False,
 ) -> None:
     """Recommend items from a release to the owner of a history, or to all users of a file.
@@ -93,11 +89,10 @@ def recommend(
     if history == "-":
         _answer_lines(model, options, skip_bad)
         return
-    text = o.text_options(delimiter, decimal, encoding, null, quote)
     values = None if model.domain.feedback == "binary" else rating
     if user is not None and out is not None:
-        how = {"time": time, "duplicates": duplicates, "missing": missing, "format": format, "text": text}
-        _lists_for_all(model, o.Table(history, user, item, values, None, **how), options, out, screen)
+        how = {"time": time, "duplicates": duplicates, "missing": missing, **written.of_table()}
+        _lists_for_all(model, Table(history, user, item, values, None, **how), options, out, screen)
         return
     mine = read_history(Path(history), item, values)
     if why is not None:
@@ -174,7 +169,7 @@ def _ids(given: list[str]) -> list[str]:
     return found
 
 
-def _lists_for_all(model: Any, table: o.Table, options: dict[str, Any], out: Path, screen: Screen) -> None:
+def _lists_for_all(model: Any, table: Table, options: dict[str, Any], out: Path, screen: Screen) -> None:
     import pyarrow as pa
 
     from lowkey.cli.tables import check_table_file, write_table

@@ -9,6 +9,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
+from lowkey.cli.table import AS_USUAL, Table, Tidy
 
 if TYPE_CHECKING:
     from lowkey.cli.training import Order
@@ -53,19 +54,9 @@ def release(
             help="A file outside the ledger's folder that keeps its head: old copies are refused.", show_default=False
         ),
     ] = None,
-    duplicates: o.Duplicates = None,
     public_ratings: o.PublicRatings = None,
     item_features: o.ItemFeatures = None,
-    unknown_items: o.UnknownItems = "error",
-    missing: o.Missing = "error",
-    not_swapped: o.NotSwapped = False,
-    format: o.Format = None,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = ".",
-    encoding: o.Encoding = "utf8",
-    null: o.Null = None,
-    quote: o.Quote = None,
-    query: o.Query = None,
+    tidy: Tidy = AS_USUAL,
     out_of_core: o.OutOfCore = None,
     scratch: o.Scratch = None,
     engine: Annotated[str, typer.Option(help="Where the passes run: local or spark.")] = "local",
@@ -143,7 +134,7 @@ def release(
     assert item is not None
     assert epsilon is not None
     order = Order(
-        table=o.Table(
+        table=Table(
             file,
             user,
             item,
@@ -151,15 +142,9 @@ def release(
             scale,
             counts is not None,
             time,
-            duplicates,
-            unknown_items,
-            missing,
-            not not_swapped,
-            format,
-            o.text_options(delimiter, decimal, encoding, null, quote),
-            query,
-            out_of_core,
-            scratch,
+            **tidy.of_table(),
+            out_of_core=out_of_core,
+            scratch=scratch,
         ),
         epsilon=epsilon,
         delta=o.delta_for(delta, expected_users) or 0.0,

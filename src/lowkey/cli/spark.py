@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lowkey.errors import InputError, refuse
 
 if TYPE_CHECKING:
-    from lowkey.cli.options import Table
+    from lowkey.cli.table import Table
     from lowkey.data.domain import Domain
 
 

@@ -10,9 +10,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lowkey.cli.options import Table
 from lowkey.cli.screen import Screen
 from lowkey.cli.spark import Cluster
+from lowkey.cli.table import Table
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.public import Public
 from lowkey.data.ratings import Ratings

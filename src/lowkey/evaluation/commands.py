@@ -8,6 +8,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
+from lowkey.cli.table import AS_USUAL, Table, Tidy
 
 NOT_PRIVATE = "These numbers are computed on data that is treated as public. They are not private: do not publish them."
 
@@ -24,17 +25,7 @@ def evaluate(
     k: K = 20,
     fold_in: Annotated[float, typer.Option(help="The share of each user's ratings that the model may see.")] = 0.8,
     seed: Seed = 0,
-    duplicates: o.Duplicates = None,
-    unknown_items: o.UnknownItems = "error",
-    missing: o.Missing = "error",
-    not_swapped: o.NotSwapped = False,
-    format: o.Format = None,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = ".",
-    encoding: o.Encoding = "utf8",
-    null: o.Null = None,
-    quote: o.Quote = None,
-    query: o.Query = None,
+    tidy: Tidy = AS_USUAL,
     as_json: o.Json = False,
 ) -> None:
     """Measure a release on a file of other users' ratings, which is treated as public.
@@ -52,11 +43,9 @@ def evaluate(
         from lowkey.release import load
 
         model = load(folder)
-        table = o.Table(
-            file, user, item, rating, model.domain.rating_range, model.domain.scale.counted, None, duplicates,
-            unknown_items, missing, not not_swapped, format=format, query=query,
-            text=o.text_options(delimiter, decimal, encoding, null, quote),
-        )  # fmt: skip
+        table = Table(
+            file, user, item, rating, model.domain.rating_range, model.domain.scale.counted, None, **tidy.of_table()
+        )
         histories, held_out = fold_in_rows(table.read(model.domain), fold_in, seed)
         figures = measure(model, histories, held_out, k)
     screen.table("", ["measure", "value"], [[name, f"{value:.4f}"] for name, value in figures.items()])

@@ -11,6 +11,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
+from lowkey.cli.table import AS_USUAL, Table, Tidy
 from lowkey.errors import refuse
 from lowkey.evaluation.commands import NOT_PRIVATE, K, Seed, show_figures
 
@@ -55,17 +56,7 @@ def curve(
     ] = False,
     k: K = 20,
     seed: Seed = 0,
-    duplicates: o.Duplicates = None,
-    unknown_items: o.UnknownItems = "error",
-    missing: o.Missing = "error",
-    not_swapped: o.NotSwapped = False,
-    format: o.Format = None,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = ".",
-    encoding: o.Encoding = "utf8",
-    null: o.Null = None,
-    quote: o.Quote = None,
-    query: o.Query = None,
+    tidy: Tidy = AS_USUAL,
     as_json: o.Json = False,
 ) -> None:
     """Show quality against epsilon, between a floor (what is popular, or average) and a ceiling (the method without noise).
@@ -99,10 +90,7 @@ def curve(
     with screen.working("Starting"):
         from lowkey.cli.training import Order
 
-    table = o.Table(
-        file, user, item, rating, scale, counts is not None, time, duplicates, unknown_items, missing, not not_swapped,
-        format, o.text_options(delimiter, decimal, encoding, null, quote), query=query,
-    )  # fmt: skip
+    table = Table(file, user, item, rating, scale, counts is not None, time, **tidy.of_table())
     order: dict[str, Any] = {
         "table": table,
         "delta": o.delta_for(delta, expected_users) or 0.0,
@@ -156,7 +144,7 @@ def _runs(orders: dict[float, Order]) -> list[Run]:
 
 
 def _measure(
-    runs: list[Run], table: o.Table, order: Order, screen: Screen, asked: tuple[int, int, bool]
+    runs: list[Run], table: Table, order: Order, screen: Screen, asked: tuple[int, int, bool]
 ) -> dict[str, dict[str, float]]:
     from sklearn.base import clone
 

@@ -364,7 +364,7 @@ def test_control_c_leaves_no_half_release_and_an_honest_ledger(
 
 
 def test_an_unexpected_error_shows_no_message_of_its_own(here: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
-    from lowkey.cli.options import Table
+    from lowkey.cli.table import Table
 
     def fail(*_: Any) -> None:
         raise RuntimeError("user canary-17 rated zebra 4.5")
