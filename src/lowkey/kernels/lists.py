@@ -146,14 +146,16 @@ class TasteMoments(Sweep):
 class TasteFit(Sweep):
     """How well the others' weights foretell a user: sums of z . p and of p . p, p the prediction of z without the user.
 
-    EASE predicts every item of z from the other items: p = z - P z / diag P, P the inverse of the ridged Gram matrix. The
-    user's own z z^T is in that matrix; taken out again by Sherman and Morrison, with h = z . P z, P z becomes P z/(1 - h)
-    and diag P becomes diag P + (P z)^2/(1 - h). Both numbers are clipped to ``MOST_FIT``, the second at 0 from below:
-    add/remove moves them by at most sqrt(2) ``MOST_FIT``; replace-one moves the first by 2 and the second by 1 of it.
+    EASE predicts every item of z from the other items: p = z - P z / diag P, P the inverse of the ridged Gram matrix. In
+    that matrix is w z z^T of the user's own, w what cleaning lets through; taken out again by Sherman and Morrison, with
+    h = w z . P z, P z becomes P z/(1 - h) and diag P becomes diag P + w (P z)^2/(1 - h). Both numbers are clipped to
+    ``MOST_FIT``, the second at 0 from below, whatever w is: add/remove moves them by at most sqrt(2) ``MOST_FIT``;
+    replace-one moves the first by 2 and the second by 1 of it.
     """
 
     moments: TasteMoments
     inverse: NDArray[np.float64]  # P, (n_head, n_head)
+    passed: float  # w
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -165,7 +167,8 @@ class TasteFit(Sweep):
         inverse = np.ascontiguousarray(self.inverse, np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             through = dense @ inverse.T  # P q of every rung
-        sums["taste_fit"] += _fits(offsets, places, units, rungs, dense, inverse, through, GRID.step, COUNT_GRID.step)
+        steps = GRID.step, COUNT_GRID.step
+        sums["taste_fit"] += _fits(offsets, places, units, rungs, dense, inverse, through, self.passed, steps)
         return None
 
 
@@ -248,8 +251,8 @@ def _by_rung(offsets, places, units, rungs, n_rungs, n_head):
 
 
 @njit(cache=True, parallel=True, error_model="numpy")
-def _fits(offsets, places, units, rungs, dense, inverse, through, step, fit_step):
-    n_users, n = len(offsets) - 1, inverse.shape[0]
+def _fits(offsets, places, units, rungs, dense, inverse, through, passed, steps):
+    (step, fit_step), n_users, n = steps, len(offsets) - 1, inverse.shape[0]
     found = np.zeros((n_users, 2), np.int64)
     for u in prange(n_users):
         lo, hi = offsets[u], offsets[u + 1]
@@ -264,10 +267,10 @@ def _fits(offsets, places, units, rungs, dense, inverse, through, step, fit_step
             z[j] *= step
             seen[j] *= step
             own += z[j] * seen[j]
-        left = 1.0 - min(own, 0.95)  # of whom the matrix is hardly anything else, little is left
+        left = 1.0 - min(passed * own, 0.95)  # of whom the matrix is hardly anything else, little is left
         agree, square = 0.0, 0.0
         for j in range(n):
-            told = z[j] - (seen[j] / left) / (inverse[j, j] + seen[j] * seen[j] / left)
+            told = z[j] - (seen[j] / left) / (inverse[j, j] + passed * seen[j] * seen[j] / left)
             agree += z[j] * told
             square += told * told
         inside = MOST_FIT * (1.0 - HAIR)

@@ -12,7 +12,7 @@ from lowkey.errors import InputError
 from lowkey.evaluation import evaluate, hold_out_users
 from lowkey.kernels.gram import add_row_grams
 from lowkey.linalg.packed import pack, unpack
-from lowkey.methods.moments.ease import cleaned_values
+from lowkey.methods.moments.ease import cleaned_values, passed_through
 from lowkey.methods.moments.factor_fit import clean_cocounts, fit_factors
 from lowkey.methods.moments.fission import split_noise
 from lowkey.methods.moments.models import best_rank
@@ -52,6 +52,25 @@ def test_a_lone_spike_is_shrunk_as_random_matrix_theory_says() -> None:
     clean = cleaned_values(values, std)
     assert clean[-1] == pytest.approx(spike - half_edge_squared / spike, rel=0.04)
     assert np.abs(clean[:-1]).mean() < 0.3 * np.abs(values[:-1]).mean()
+
+
+def test_so_much_of_one_row_passes_the_cleaning() -> None:
+    """Against cleaning anew with each of 100 rows z z^T added: the mean of z . (change) z. What one z tells spreads by a
+    third, so the mean by 3 %; entries on the diagonal, of which the formula knows nothing, are 2/n of it."""
+    n, std, rng = 200, 1.0, np.random.default_rng(1)
+    rows = rng.standard_normal((400, 5)) @ rng.standard_normal((5, n)) / 20.0
+
+    def cleaned(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        values, vectors = np.linalg.eigh(matrix)
+        clean = np.maximum(cleaned_values(values, std), 0.0)
+        return values, clean, (vectors * clean) @ vectors.T
+
+    gram = noisy(rows.T @ rows, std, 2)
+    values, clean, before = cleaned(gram)
+    z = rng.standard_normal((100, n))
+    z /= np.linalg.norm(z, axis=1)[:, None]
+    found = [one @ (cleaned(gram + np.outer(one, one))[2] - before) @ one for one in z]
+    assert passed_through(values, clean) == pytest.approx(np.mean(found), rel=0.15)
 
 
 def test_factors_are_found_in_noisy_moments() -> None:

@@ -134,8 +134,9 @@ class DPLists(Recommender):
             gram, std, posted = self._ask_moments(sweep, head, heard, curator)
             noise = std / math.sqrt(2.0)  # of the mean of the two triangles
             gram = with_public((gram + gram.T) / 2.0, noise, sweep, settings.knowledge)
-            inverse = ridged_inverse(clean_gram(gram, noise), shares, noise, settings.reg)
-            posts = curator.ask_of_model(TasteFit(sweep, inverse))
+            clean = clean_gram(gram, noise)
+            inverse = ridged_inverse(clean, shares, noise, settings.reg)
+            posts = curator.ask_of_model(TasteFit(sweep, inverse, clean.passed))
             share = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) if heard.enough else 0.0
             weights = share * ease_weights(inverse)
             counts = count_posterior(*posted)

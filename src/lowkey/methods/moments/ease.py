@@ -19,11 +19,15 @@ CHUNK = 256  # eigenvalues at a time: bounds the memory of all pairwise differen
 
 @dataclass(frozen=True)
 class CleanGram:
-    """values (k,) and vectors (n, k) of the cleaned low-rank part; ``own`` is what an item shares with itself alone."""
+    """values (k,) and vectors (n, k) of the cleaned low-rank part; ``own`` is what an item shares with itself alone.
+
+    ``passed`` is how much of a small change of the matrix, such as one row's, comes through the cleaning.
+    """
 
     values: Matrix
     vectors: Matrix
     own: float
+    passed: float
 
 
 def cleaned_values(values: Matrix, std: float) -> Matrix:
@@ -41,13 +45,27 @@ def cleaned_values(values: Matrix, std: float) -> Matrix:
     return values - 2.0 * std**2 * n * transform
 
 
+def passed_through(values: Matrix, clean: Matrix) -> float:
+    """Of z z^T added to a matrix with these eigenvalues, how much is left once they are cleaned; z in no special direction.
+
+    In the basis of eigenvectors a function of the matrix moves by (f_i - f_j)/(y_i - y_j) of each entry of its change
+    (Daleckii and Krein 1965); z z^T has them all alike, so it is the mean of that. Noise drowns most of what one row adds.
+    """
+    total, n = 0.0, len(values)
+    for low in range(0, n, CHUNK):
+        part = slice(low, low + CHUNK)
+        apart = values[part, None] - values
+        total += float(np.sum(np.divide(clean[part, None] - clean, apart, where=apart != 0.0, out=np.zeros_like(apart))))
+    return min(max(total / max(n * (n - 1), 1), 0.0), 1.0)
+
+
 def clean_gram(gram: Matrix, std: float, rounds: int = 4) -> CleanGram:
     """gram = low-rank part + diagonal + noise. The diagonal (an item with itself) would pass for signal, so it is taken
     out and filled in from the low-rank part, in turns."""
     own = np.maximum(np.diag(gram), 0.0)
     hollow = gram.copy()
     np.fill_diagonal(hollow, 0.0)
-    values, vectors = np.zeros(0), np.zeros((len(gram), 0))
+    values, vectors, passed = np.zeros(0), np.zeros((len(gram), 0)), 1.0
     filled = np.zeros(len(gram))
     for _ in range(rounds):
         np.fill_diagonal(hollow, filled)
@@ -56,10 +74,11 @@ def clean_gram(gram: Matrix, std: float, rounds: int = 4) -> CleanGram:
         keep = clean > 0.0
         values, vectors = clean[keep][::-1], basis[:, keep][:, ::-1]
         filled = np.minimum((vectors**2) @ values, 0.9 * own)
+        passed = passed_through(seen, np.maximum(clean, 0.0))
     own_mean = float(np.mean(np.diag(gram) - (vectors**2) @ values))
     # A user adds a matrix of norm 1, so chance alone gives an entry the variance trace/n^2: its spectrum ends at this.
     chance = 2.0 * math.sqrt(max(float(np.trace(gram)), 0.0) / len(gram))
-    return CleanGram(values, vectors, max(own_mean, chance, std))
+    return CleanGram(values, vectors, max(own_mean, chance, std), passed)
 
 
 def ease_weights(clean: CleanGram, ridge: float) -> Matrix:
