@@ -23,12 +23,12 @@ from lowkey.linalg.packed import pack, unpack
 from lowkey.methods.base import Budget, Recommender
 from lowkey.methods.bias.method import BiasSettings, DPBias
 from lowkey.methods.curator import Curator, Posts
-from lowkey.methods.lists.method import FEWEST, DPLists, Heard, ListsSettings, Posted, gram_weight
+from lowkey.methods.lists.method import DPLists, Heard, ListsSettings, Posted, gram_weight
 from lowkey.methods.moments.head import LARGEST_HEAD
 from lowkey.methods.moments.method import DPMoments, MomentsSettings
 from lowkey.methods.streamed import StreamCurator
 
-EARLY = 300.0  # users times mu, up to which counts get more of the second post than pairs
+EARLY = 300.0  # users times mu, up to which counts get more of the second post than pairs, and weights are halved
 HARDLY = 0.1  # of what is heard in the first posts: less is not worth reading the second for
 MEANS_BOUND = 0.25  # of the rating range: a user's root mean square residual, where it counts in full
 
@@ -71,7 +71,7 @@ class DPRunningLists(DPLists):
         crowds = np.array([max(float(post[-1]) / USERS_WEIGHT, 1.0) for post in curator.posts(sweep)])
         first = Posted(*curator.loudest(sweep, [(slice(-1), crowds)], users)[0])
         signal = settings.budget.signal * decoded.stds["taken_counts"] / first.std
-        heard = HeardSoFar(first, users, signal, users * signal >= FEWEST, first, crowds)
+        heard = HeardSoFar(first, users, signal, 1.0 / (1.0 + (EARLY / (users * signal)) ** 4), first, crowds)
         if not settings.personal:
             return heard
         none = np.zeros(settings.n_items)
@@ -81,8 +81,7 @@ class DPRunningLists(DPLists):
 
     def _gram_weight(self, taken: float, heard: Heard, curator: Curator) -> float:
         assert isinstance(curator, StreamCurator)
-        early = EARLY / (heard.users * heard.signal)
-        return 1.0 if curator.exact else gram_weight(taken, heard) / math.sqrt(1.0 + early**4)
+        return 1.0 if curator.exact else gram_weight(taken, heard) * math.sqrt(heard.enough)
 
     def _ask_moments(self, sweep: TasteMoments, head: Head, heard: Heard, curator: Curator) -> tuple[Array, float, Posted]:
         """A post is heard as far as its head is that of today."""

@@ -135,7 +135,7 @@ def test_lists_are_made_again_as_they_were_and_few_people_get_popularity(options
     for number, model in enumerate(models, 1):
         again = stream().model(number)
         assert all(np.array_equal(model.arrays[name], again.arrays[name]) for name in model.arrays)
-        assert not model.arrays["item_weights"].any()  # of 300 people there are too few to learn pairs from
+        assert model.settings["personal_share"] <= 0.1  # of 300 people there are too few to learn pairs from
 
 
 def test_without_noise_the_sums_are_exact_but_for_the_grid(tmp_path: Path) -> None:

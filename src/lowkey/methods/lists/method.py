@@ -137,7 +137,7 @@ class DPLists(Recommender):
             clean = clean_gram(gram, noise)
             inverse = ridged_inverse(clean, shares, noise, settings.reg)
             posts = curator.ask_of_model(TasteFit(sweep, inverse, clean.passed))
-            share = personal_share(posts["taste_fit"], posts.stds["taste_fit"]) if heard.enough else 0.0
+            share = heard.enough * personal_share(posts["taste_fit"], posts.stds["taste_fit"])
             weights = share * ease_weights(inverse)
             counts = count_posterior(*posted)
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
@@ -162,7 +162,7 @@ class DPLists(Recommender):
         posts = curator.ask(TakenCounts(settings.n_items, settings.liked))
         found, std = posts["taken_counts"], posts.stds["taken_counts"]
         users = settings.domain.expected_users or max(float(found[-1]) / USERS_WEIGHT, 1.0)
-        return Heard(Posted(found[:-1], std), users, settings.budget.signal, enough=True)
+        return Heard(Posted(found[:-1], std), users, settings.budget.signal, enough=1.0)
 
     def _gram_weight(self, taken: float, heard: Heard, curator: Curator) -> float:
         return gram_weight(taken, heard)
@@ -210,7 +210,7 @@ class Heard:
     counts: Posted
     users: float
     signal: float
-    enough: bool  # for personal weights
+    enough: float  # for personal weights: how much of them is used at most
 
 
 def gram_weight(taken: float, heard: Heard) -> float:
