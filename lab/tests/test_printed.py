@@ -77,15 +77,19 @@ def dpals_by_hand(rows: Any, s: dpals.Settings, tape: list[Any]) -> Any:
         people = [{j: person[j] for j in sorted(sorted(set(person) & frequent, key=lambda j: counts[j])[:k])}
                   for person in people]  # fmt: skip
         counts = counted(people)
-        total = sum(sum(person.values()) for person in people) + s.entry_bound * math.sqrt(k) * s.sigma_pre * next(draws)
-        mean = total / (sum(map(len, people)) + math.sqrt(k) * s.sigma_pre * next(draws))
-        people = [{j: value - mean for j, value in person.items()} for person in people]
+        if not s.unobserved:
+            total = sum(sum(person.values()) for person in people) + s.entry_bound * math.sqrt(k) * s.sigma_pre * next(
+                draws
+            )
+            mean = total / (sum(map(len, people)) + math.sqrt(k) * s.sigma_pre * next(draws))
+            people = [{j: value - mean for j, value in person.items()} for person in people]
         weights = np.maximum(counts, 1.0) ** s.item_exponent
         weights = weights / (weights.sum() / m)
     z = sum(max(len(person), 1) ** s.user_exponent for person in people) / len(people)
     v = next(draws)
     if s.orthonormal:
         v = v @ np.real(scipy.linalg.sqrtm(np.linalg.inv(v.T @ v)))
+    v = np.array([v[j] if j in frequent else np.zeros(r) for j in range(m)])
     sampled = people if s.sigma_pre is not None else some(people)
     for _ in range(s.n_iter):
         u = []
@@ -102,7 +106,8 @@ def dpals_by_hand(rows: Any, s: dpals.Settings, tape: list[Any]) -> Any:
         new = np.zeros((m, r))
         for j in range(m):
             g = np.triu(noise_g[j])
-            x = s.ridge * weights[j] * np.eye(r) + s.factor_norm**2 * s.sigma_gram * (g + g.T - np.diag(np.diag(g)))
+            ridge = s.ridge * weights[j] * np.eye(r)
+            x = (0.0 if s.ridge_last else ridge) + s.factor_norm**2 * s.sigma_gram * (g + g.T - np.diag(np.diag(g)))
             y = s.factor_norm * s.entry_bound * s.sigma_rhs * noise_b[j]
             if noise_k is not None:
                 g = np.triu(noise_k[0])
@@ -113,21 +118,46 @@ def dpals_by_hand(rows: Any, s: dpals.Settings, tape: list[Any]) -> Any:
                 if j in person:
                     x, y = x + np.outer(u[i], u[i]), y + person[j] * u[i]
             values, vectors = np.linalg.eigh(x)
-            positive = vectors @ np.diag(np.maximum(values, 0.0)) @ vectors.T
+            positive = vectors @ np.diag(np.maximum(values, 0.0)) @ vectors.T + (ridge if s.ridge_last else 0.0)
             new[j] = np.linalg.pinv(positive, rcond=1e-10) @ y if j in frequent else 0.0
         v = new @ np.real(scipy.linalg.sqrtm(np.linalg.inv(new.T @ new))) if s.orthonormal else new
     return v
 
 
 PLAIN = dpals.Settings(3, 2, 4, 0.7, 1.3, 0.9, factor_norm=0.8, entry_bound=1.5)
-HEURISTICS = dpals.Settings(3, 2, 5, 0.7, 1.3, 0.9, 0.8, 1.5, False, False, 0.5, 1.0, 0.3, 2.0, sigma_pre=1.7, frequent=0.6)
+RATINGS = dpals.Settings(3, 2, 5, 0.7, 1.3, 0.9, 0.8, 1.5, False, False, 0.5, 1.0, sigma_pre=1.7, frequent=0.6)
+LISTS = replace(RATINGS, unobserved=0.3, sigma_unobserved=2.0)
+FORMS = {
+    "Algorithm 1": PLAIN,
+    "Algorithms 1 and 3": RATINGS,
+    "loss (35) with lambda_0": LISTS,
+    "ridge last": replace(RATINGS, ridge_last=True),
+}
 
 
-@pytest.mark.parametrize("settings", [PLAIN, HEURISTICS], ids=["Algorithm 1", "Algorithms 1 and 3, loss (35)"])
+@pytest.mark.parametrize("settings", FORMS.values(), ids=FORMS)
 def test_dpals_is_what_the_text_says(settings: dpals.Settings) -> None:
     rows, tape = uneven_rows(1), Tape(2)
     model = dpals.fit(rows, settings, tape)  # pyright: ignore[reportArgumentType]
     close(model.items, dpals_by_hand(rows, settings, tape.kept))
+
+
+class TwoStreams:
+    """Noise from one generator and lots from another, so that the noise is the same however many ratings draw lots."""
+
+    def __init__(self) -> None:
+        self.standard_normal = np.random.default_rng(3).standard_normal
+        self.random = np.random.default_rng(4).random
+
+
+@pytest.mark.parametrize("settings", [RATINGS, LISTS], ids=["ratings", "lists"])
+def test_a_row_that_stands_for_three_users_is_three_rows(settings: dpals.Settings) -> None:
+    rows, s = uneven_rows(1), replace(settings, max_ratings=23)  # nothing is left out by lot
+    once: Any = dpals.fit(rows, replace(s, copies=3.0), TwoStreams())  # pyright: ignore[reportArgumentType]
+    stacked = scipy.sparse.csr_array(scipy.sparse.vstack([rows] * 3))
+    thrice: Any = dpals.fit(stacked, s, TwoStreams())  # pyright: ignore[reportArgumentType]
+    np.testing.assert_allclose(once.items, thrice.items, rtol=1e-6, atol=1e-9)
+    assert once.mean == pytest.approx(thrice.mean)
 
 
 def test_the_power_start_fails_as_printed_and_is_tried_again() -> None:

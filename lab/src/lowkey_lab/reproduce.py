@@ -40,7 +40,9 @@ LMC = "DPLMC (Wang et al. 2023)"
 EXPERIMENTS = {
     "dpals-figure-4": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_4"),
     "dpals-figure-7": Experiment(DPALS, "lowkey_lab.papers.dpals:figure_7"),
-    "dpals-movies": Experiment(DPALS, "lowkey_lab.papers.dpals_movies:figures"),
+    "dpals-spread": Experiment(DPALS, "lowkey_lab.papers.dpals_spread:figures_2_and_6"),
+    "dpals-movies": Experiment(DPALS, "lowkey_lab.papers.dpals_movie_claims:figures"),
+    "dpals-lists": Experiment(DPALS, "lowkey_lab.papers.dpals_lists:figures"),
     "dpals-table-4": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_4"),
     "dpals-table-5": Experiment(DPALS, "lowkey_lab.papers.dpals_tables:table_5"),
     "dpfw-figure-2a": Experiment(WOLFE, "lowkey_lab.papers.dpfw:figure_2a"),

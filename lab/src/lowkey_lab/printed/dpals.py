@@ -2,7 +2,8 @@
 
 Paper: Chien et al. 2021. Letters: U, V factors, M ratings, Omega cells, k ``max_ratings``, T ``n_iter``, lambda
 ``ridge``, Gamma_u ``factor_norm``, Gamma_M ``entry_bound``, mu and nu ``item_exponent`` and ``user_exponent``, lambda_0
-``unobserved``, beta ``frequent``. Deviates: V^(T+1), which nobody returns, is not computed; ``clip`` uses min.
+``unobserved``, beta ``frequent``. Deviates: V^(T+1), which nobody returns, is not computed; ``clip`` uses min; lists
+(lambda_0 > 0, all entries 1) are not centred, and off the frequent items their score is 0.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Settings:
     frequent: float = 1.0
     adaptive: bool = True  # False: line 5 takes any k of a user's frequent items, as Figure 5 has it beside
     projected: bool = True  # False: line 10 left out, likewise
+    ridge_last: bool = False  # True: lambda is added after line 10, as the authors' public code has it
+    copies: float = 1.0  # every row stands for so many users with the same ratings: a crowd that need not be stored
 
 
 class Fitted(NamedTuple):
@@ -74,6 +77,7 @@ def fit(ratings: Rows, s: Settings, rng: np.random.Generator, start: Array | Non
     scale = float(np.mean(np.maximum(lengths, 1.0) ** s.user_exponent))  # Z: of exact counts
     v = rng.standard_normal((n_items, s.rank)) if start is None else start  # V^0
     v = orthonormalised(v) if s.orthonormal else v
+    v = v * frequent[:, None]
     sampled = rows if s.sigma_pre is not None else sample(rows, s.max_ratings, rng)  # 6, once
     for _ in range(s.n_iter):  # 2
         own = sample(rows, np.ceil(lengths / s.n_iter).astype(int), rng) if s.resampled else rows  # 13
@@ -92,13 +96,16 @@ def item_factors(u: Array, rows: Rows, s: Settings, weight: Array, rng: np.rando
     for low in range(0, len(u), BLOCK):
         block = slice(low, low + BLOCK)
         gram += pattern(rows[block]).T @ outer(u[block])
-    gram = gram.reshape(n_items, r, r) + s.ridge * weight[:, None, None] * np.eye(r)
+    ridge = s.ridge * weight[:, None]
+    gram, rhs = s.copies * gram.reshape(n_items, r, r), s.copies * rhs
+    gram = gram if s.ridge_last else gram + ridge[..., None] * np.eye(r)
     gram += s.factor_norm**2 * s.sigma_gram * symmetric_noise(n_items, r, rng)  # 7, 9
     if s.unobserved:
         noise = s.sigma_unobserved * symmetric_noise(1, r, rng)[0]
-        gram += s.unobserved * (u.T @ u + s.factor_norm**2 * noise)
+        gram += s.unobserved * (s.copies * u.T @ u + s.factor_norm**2 * noise)
     rhs += s.factor_norm * s.entry_bound * s.sigma_rhs * rng.standard_normal((n_items, r))  # 8
     values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 0.0) + ridge if s.ridge_last else values
     size = values if s.projected else np.abs(values)
     keep = size > 1e-12 * np.abs(values).max(axis=1, keepdims=True)
     inverse = np.where(keep, 1.0 / np.where(keep, values, 1.0), 0.0)  # 10, 11: (Pi_PSD X)^+
@@ -123,7 +130,8 @@ def preprocessed(rows: Rows, s: Settings, rng: np.random.Generator) -> tuple[Row
     """Algorithm 3: private counts, frequent items, each user's rarest, a recount and the private mean."""
     assert s.sigma_pre is not None
     n_items, sigma = rows.shape[1], s.sigma_pre
-    noisy = lambda cells: np.bincount(cells.indices, minlength=n_items) + sigma * rng.standard_normal(n_items)
+    count = lambda cells: s.copies * np.bincount(cells.indices, minlength=n_items)
+    noisy = lambda cells: count(cells) + sigma * rng.standard_normal(n_items)
     counts = noisy(sample(rows, s.max_ratings, rng))  # 2, 3
     frequent = np.zeros(n_items, bool)
     frequent[np.argsort(-counts, kind="stable")[: math.ceil(s.frequent * n_items)]] = True  # 4
@@ -131,9 +139,11 @@ def preprocessed(rows: Rows, s: Settings, rng: np.random.Generator) -> tuple[Row
     order = np.where(frequent[rows.indices], rank, np.inf)
     rows = smallest(rows, order, s.max_ratings)  # 5
     counts = noisy(rows)  # 6
+    if s.unobserved:  # all entries are 1: centred, nothing would be left
+        return rows, 0.0, frequent, counts
     root = math.sqrt(s.max_ratings) * sigma
-    total = rows.data.sum() + s.entry_bound * root * rng.standard_normal()
-    mean = total / (rows.nnz + root * rng.standard_normal())  # 7
+    total = s.copies * rows.data.sum() + s.entry_bound * root * rng.standard_normal()
+    mean = total / (s.copies * rows.nnz + root * rng.standard_normal())  # 7
     return with_values(rows, rows.data - mean), float(mean), frequent, counts
 
 
@@ -165,7 +175,7 @@ def predict(model: Fitted, histories: Rows) -> Array:
     rows = with_values(histories, clipped - model.mean)
     u = user_factors(model.items, masked(rows, model.frequent), s, model.user_scale)
     scores = u @ model.items.T + model.mean
-    if not model.frequent.all():
+    if not model.frequent.all() and not s.unobserved:  # of lists, what is not frequent has score 0
         lengths = np.maximum(np.diff(histories.indptr), 1)
         own = np.asarray(with_values(histories, clipped).sum(axis=1)).ravel() / lengths
         scores[:, ~model.frequent] = own[:, None]
@@ -179,9 +189,10 @@ def held(s: Settings, delta: float) -> Held:
     booked = k * rounds / (2.0 * s.sigma_gram**2) + k * rounds / (2.0 * s.sigma_rhs**2)
     reasons = ["both releases of a round are priced, as in Table 4 and not as in Theorem 1"]
     if s.sigma_pre is not None:
-        mu_squared += 4.0 * k / s.sigma_pre**2
+        mu_squared += (2.0 if s.unobserved else 4.0) * k / s.sigma_pre**2
         booked += (k + 1.0) / s.sigma_pre**2
-        reasons.append("one user moves the scalar sum of the private mean by k, not by sqrt(k)")
+        if not s.unobserved:
+            reasons.append("one user moves the scalar sum of the private mean by k, not by sqrt(k)")
     if s.unobserved:
         mu_squared += rounds / s.sigma_unobserved**2 if s.sigma_unobserved else math.inf
         reasons.append("no noise is stated for the users' Gram matrix")
