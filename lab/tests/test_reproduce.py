@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import numpy as np
 import pytest
 
 from lowkey.cli.main import run
-from lowkey_lab import paper_pages, reproduce, results, sources
+from lowkey_lab import datasets, paper_pages, reproduce, results, sources
 from lowkey_lab.claims import Claim
-from lowkey_lab.papers import dpals_tables, dpfw, one_bit, one_bit_claims, trace
+from lowkey_lab.liang import liang_split
+from lowkey_lab.papers import dpals_tables, dpfw
 from lowkey_lab.trials import EXACT, OURS, PRINTED, Draws
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -83,58 +86,6 @@ def row(column: str, algorithm: str, seed: int, values: dict[str, float], **fact
     return {"column": column, "algorithm": algorithm, "facts": facts, "seed": seed, "values": values}
 
 
-@pytest.mark.parametrize(("power", "verdict"), [(-0.5, "holds"), (-0.9, "does not hold")])
-def test_slopes_of_made_up_errors(power: float, verdict: str) -> None:
-    """Errors n^power, and a cost of privacy n^(2 power)/epsilon, ten draws a little apart."""
-    rows = []
-    for n, seed in [(n, seed) for n in (1_000, 10_000) for seed in range(10)]:
-        error = float(n) ** power * (1.0 + 0.001 * seed)
-        errors: dict[str, Any] = dict.fromkeys(trace.NORMS, error)
-        facts = {"n": n, "sigma_r": 1.0, "design": trace.EQUAL}
-        rows.append(row("not private", "x", seed, errors, epsilon=None, protect="", **facts))
-        for e in trace.EPSILONS:
-            cost = {**errors, "privacy": error**2 / e}
-            rows.append(row(PRINTED, "x", seed, cost, epsilon=e, protect="records", **facts))
-    statistical, privacy, _ = trace.slope_claims(rows)
-    assert (statistical.verdict, privacy.verdict) == (verdict, verdict)
-
-
-@pytest.mark.parametrize(("records", "responses", "verdicts"), [
-    (4.0, 1.1, ["holds", "holds"]), (1.1, 4.0, ["does not hold", "does not hold"]), (2.0, 2.0, ["inconclusive"] * 2),
-])  # fmt: skip
-def test_growth_with_the_signal(records: float, responses: float, verdicts: list[str]) -> None:
-    rows = []
-    for s, protect, seed in [(s, p, k) for s in (0.5, 8.0) for p in ("records", "responses") for k in range(10)]:
-        fold = {"records": records, "responses": responses}[protect] if s > 1.0 else 1.0
-        values = {"privacy": fold * (1.0 + 0.1 * (-1) ** (seed + (s > 1.0)))}
-        rows.append(row(PRINTED, "x", seed, values, n=9, epsilon=8.0, sigma_r=s, protect=protect))
-    assert [claim.verdict for claim in trace.scale_claims(rows)] == verdicts
-
-
-def one_bit_rows(of: Any) -> Draws:
-    """Errors in every cell of a ratio figure, ten draws within a thousandth."""
-    cells = one_bit.cells("synthetic", ("logistic",), (0.2, 0.8), (1.0, 5.0, 10.0))
-    found = []
-    for cell in cells:
-        mean = of(cell["mechanism"], cell["epsilon"] or 10.0, cell["share"])
-        found += [
-            row(cell.column, cell.algorithm, k, {"value": mean * (1 + 1e-4 * k)}, **dict(cell.facts)) for k in range(10)
-        ]
-    return Draws(found)
-
-
-@pytest.mark.parametrize(
-    ("of", "verdicts"),
-    [
-        (lambda m, e, share: {1.0: 3.0}.get(e, 1.0 / share), ["holds", "holds", "holds"]),
-        (lambda m, e, share: share * 10.0 / e, ["does not hold"] * 3),
-    ],
-)
-def test_one_bit_ratios_are_judged_each_way(of: Any, verdicts: list[str]) -> None:
-    found = one_bit_claims.ratio_claims(one_bit_claims.Panel(one_bit_rows(of), "synthetic", "logistic"), "Figure 5")
-    assert [claim.verdict for claim in found] == verdicts
-
-
 def test_table_5_on_made_up_scores() -> None:
     """As printed within four of the paper's standard deviations, either way; ours may be better, not worse."""
     name = "ml-10m-top400"
@@ -152,23 +103,56 @@ def test_table_5_on_made_up_scores() -> None:
     assert set(told(0.05).values()) == {"does not hold"}
 
 
+def fake_ratings(folder: Path, n_users: int = 60, n_items: int = 40) -> None:
+    """Fakes in the formats of ML-10M, ML-20M and Netflix as they are downloaded: invented stars, 25 a person."""
+    rng = np.random.default_rng(0)
+    people = [(u, sorted(rng.choice(n_items, 25, replace=False) + 100)) for u in range(1, n_users + 1)]
+    rows = [(u, film, int(rng.integers(2, 11)) / 2) for u, films in people for film in films]
+    for name in ("ml-10M100K", "ml-20m", "netflix/training_set"):
+        (folder / name).mkdir(parents=True)
+    (folder / "ml-10M100K" / "ratings.dat").write_text("".join(f"{u}::{i}::{r:g}::838985046\n" for u, i, r in rows))
+    text = "".join(f"{u},{i},{r},1112486027\n" for u, i, r in rows)
+    (folder / "ml-20m" / "ratings.csv").write_text("userId,movieId,rating,timestamp\n" + text)
+    for film in sorted({i for _, i, _ in rows}):
+        lines = "".join(f"{u},{math.ceil(r)},2005-09-06\n" for u, i, r in rows if i == film)
+        (folder / "netflix" / "training_set" / f"mv_{film:07}.txt").write_text(f"{film}:\n{lines}")
+
+
 def test_raw_files_are_read_as_they_are_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Fakes of the formats of ML-10M, ML-20M and Netflix, three ratings each."""
     monkeypatch.setenv("LOWKEY_DATA", str(tmp_path))
-    for folder in ("ml-10M100K", "ml-20m", "netflix/training_set"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "ml-10M100K" / "ratings.dat").write_text("1::122::5::838985046\n1::185::0.5::8\n7::122::3.5::9\n")
-    (tmp_path / "ml-20m" / "ratings.csv").write_text(
-        "userId,movieId,rating,timestamp\n1,122,5.0,838985046\n1,185,0.5,8\n7,122,3.5,9\n"
+    fake_ratings(tmp_path)
+    tables = {name: sources.columns(name) for name in ("ml-10m", "ml-20m", "netflix")}
+    first, *others = (set(zip(t["user"].tolist(), t["item"].tolist(), strict=True)) for t in tables.values())
+    assert len(first) == 60 * 25
+    assert all(cells == first for cells in others)
+    stars = {name: {(u, i): r for u, i, r in zip(*(t[c].tolist() for c in t), strict=True)} for name, t in tables.items()}
+    assert stars["ml-10m"] == stars["ml-20m"]
+    assert stars["netflix"] == {cell: math.ceil(r) for cell, r in stars["ml-10m"].items()}
+    assert {r % 1.0 for r in stars["ml-10m"].values()} == {0.0, 0.5}
+
+
+def test_table_5_runs_to_the_end_from_raw_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one command on small fakes: every fit of every set, one draw in place of twenty, so nothing is judged."""
+    monkeypatch.setenv("LOWKEY_DATA", str(tmp_path))
+    fake_ratings(tmp_path)
+    monkeypatch.setattr(dpals_tables, "DRAWS", 1)
+    monkeypatch.setattr(datasets, "liang_split", partial(liang_split, held_out_users=10))
+    small = lambda column: column._replace(rank=min(column.rank, 8))
+    monkeypatch.setattr(
+        dpals_tables, "SETS", {n: (tuple(map(small, c)), *more) for n, (c, *more) in dpals_tables.SETS.items()}
     )
-    (tmp_path / "netflix" / "training_set" / "mv_0000122.txt").write_text("122:\n1,5,2005-09-06\n7,3,2005-05-13\n")
-    (tmp_path / "netflix" / "training_set" / "mv_0000185.txt").write_text("185:\n1,1,2005-09-06\n")
-    for name in ("ml-10m", "ml-20m", "netflix"):
-        table = sources.columns(name)
-        found = set(zip(table["user"].tolist(), table["item"].tolist(), strict=True))
-        assert found == {(1, 122), (1, 185), (7, 122)}, name
-        assert len(table["rating"]) == 3
-    assert sources.columns("ml-10m")["rating"].tolist() == [5.0, 0.5, 3.5]
+    assert run(["reproduce", "dpals-table-5", "--out", str(tmp_path / "out")]) == 0
+    told = json.loads((tmp_path / "out" / "dpals-table-5.json").read_text())
+    assert [claim["verdict"] for claim in told["claims"]] == ["not judged"] * 4, capsys.readouterr().out
+    rows = {name.removeprefix("dpals-table-5-"): rows for name, rows in told["rows"].items()}
+    assert {name: len(found) for name, found in rows.items()} == {
+        "ml-10m-top400": 4 * 4 + 3, "ml-10m": 4 * 4 + 3, "ml-20m": 4 * 3 + 3, "netflix-top400": 4 * 4 + 3}  # fmt: skip
+    for name, found in rows.items():
+        scores = [value for row in found for value in row["values"].values() if value is not None]
+        assert len(scores) >= 4 * 3 + 2, name  # Popularity has no RMSE, Bias no list
+        assert all(math.isfinite(score) and score >= 0.0 for score in scores), name
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones(capsys: pytest.CaptureFixture[str]) -> None:
