@@ -1,12 +1,14 @@
 """DPMoments, DPFactors and a round of DPALS on Spark against an iteration of MLlib's own ALS, in one run.
 
 Run: python benchmarks/speed/spark.py [--users 200000] [--items 20000] [--rank 32] [--cores 2] [--partitions 8]
+     python benchmarks/speed/spark.py --only-traffic --users 20000 --master 'local-cluster[2,1,2048]'
 The same session, frame, rank and partitions for both, and the same watch: a fit of three iterations less a fit of one,
 halved, after one fit that is not counted. So neither is charged for sorting the ratings into blocks, for starting, or for
 what Java compiles on the way. A round of DPALS is a pass over the users, its posts with their noise, and the items' solve.
+Then what Spark counts as shuffled, and as sent to the driver, beside what the sizes of rows and sums let expect.
 Time on the clock, and time of the processors, which other work on the machine does not change much. Target: a round at most
 twice as long as an iteration. Then what every pass costs per rating, and from that what a billion ratings would cost on a
-hundred cores (docs/scale.md).
+hundred cores, a hundred billion on ten thousand, and how many users a sum has room for (docs/scale.md).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 import psutil
 import pyarrow.parquet
+import pyspark
 from pyspark.ml.recommendation import ALS as MLlibALS
 from pyspark.sql import SparkSession
 
@@ -31,9 +34,14 @@ import lowkey as lk
 from lowkey.data.synthetic import write_taste
 from lowkey.engines.base import Engine
 from lowkey.engines.spark import STRAIGHT_BYTES
+from lowkey_lab.speed import told
 
 MORE = 2  # iterations of the longer fit beyond those of the shorter one
-BILLION, CORES, ITEMS, RANK, HEAD = 10**9, 100, 100_000, 32, 4096
+ITEMS, RANK, HEAD = 100_000, 32, 4096
+SIZES = {"a billion": (10**9, 100), "a hundred billion": (10**11, 10_000)}  # ratings and cores
+EACH = 100  # ratings of a user
+ROW_BYTES, TASK_BYTES = 16, 60  # of a rating: ids and value on their way; in the memory of the task that groups it
+EXECUTOR_BYTES = 4 * 2**30  # of Python, per core
 
 
 @dataclass
@@ -42,6 +50,8 @@ class Pass:
     seconds: float
     sum_bytes: int
     processor: float  # seconds of all processes together
+    moved: tuple[int, int]  # bytes shuffled, and sent to the driver
+    room: float  # users whose largest contributions still fit a sum
 
 
 @dataclass
@@ -52,16 +62,36 @@ class Timed(Engine):
     passes: list[Pass] = field(default_factory=list)
 
     def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
-        begin, processor = time.perf_counter(), processor_time()
+        spark = getattr(self.engine, "spark", None)
+        before, begin, processor = traffic(spark), time.perf_counter(), processor_time()
         found = self.engine.sweep(sweep, data, local)
         seconds, processor = time.perf_counter() - begin, processor_time() - processor
-        size = 8 * sum(s.size for s in sweep.statistics)
-        self.passes.append(Pass(type(sweep).__name__, seconds, size, processor))
+        size, room = 8 * sum(s.size for s in sweep.statistics), min(2.0**63 / s.peak_units for s in sweep.statistics)
+        self.passes.append(Pass(type(sweep).__name__, seconds, size, processor, since(before, spark), room))
         return found
 
 
-def session(cores: int, memory: str) -> SparkSession:
+def traffic(spark: Any) -> tuple[int, int]:
+    """Bytes that all stages so far wrote to be shuffled, and that tasks sent to the driver: as Spark counts them."""
+    if spark is None:
+        return 0, 0
+    context = spark.sparkContext
+    java, gateway = context._jsc.sc(), context._gateway
+    java.listenerBus().waitUntilEmpty()
+    none: Any = gateway.new_array(gateway.jvm.double, 0)
+    stages = java.statusStore().stageList(None, False, False, none, gateway.jvm.java.util.ArrayList())
+    found = [stages.apply(at) for at in range(stages.size())]
+    return sum(stage.shuffleWriteBytes() for stage in found), sum(stage.resultSize() for stage in found)
+
+
+def since(before: tuple[int, int], spark: Any) -> tuple[int, int]:
+    now = traffic(spark)
+    return now[0] - before[0], now[1] - before[1]
+
+
+def session(master: str, memory: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -71,7 +101,7 @@ def session(cores: int, memory: str) -> SparkSession:
         "spark.log.level": "ERROR",
         "spark.python.daemon.module": "lowkey.engines.spark_daemon",
     }
-    builder = SparkSession.builder.master(f"local[{cores}]")
+    builder = SparkSession.builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -120,6 +150,8 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--memory", default="6g")
     parser.add_argument("--folder", type=Path, help="keep the ratings here")
+    parser.add_argument("--master", help="instead of local[cores]")
+    parser.add_argument("--only-traffic", action="store_true", help="without MLlib: what is shuffled")
     parser.add_argument("--only-constants", action="store_true", help="no Spark: what a pass costs per rating")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -127,7 +159,7 @@ def main() -> None:
             file = (options.folder or Path(temporary)) / f"numbers-{options.users}.parquet"
             if not file.exists():
                 write_taste(file, options.users, options.items, 100.0, numbers=True)
-            spark = session(options.cores, options.memory)
+            spark = session(options.master or f"local[{options.cores}]", options.memory)
             try:
                 compare(spark, file, options)
             finally:
@@ -140,31 +172,40 @@ def compare(spark: SparkSession, file: Path, options: argparse.Namespace) -> Non
     n_ratings = frame.count()
     load = os.getloadavg()[0]
     print(f"{n_ratings:,} ratings, {options.users:,} users, {options.items:,} items, rank {options.rank}, ", end="")
-    print(f"local[{options.cores}], {options.partitions} partitions; load of the machine {load:.1f}")
-    iteration = per_iteration("MLlib ALS", lambda n: mllib_als(frame, options, n))
+    print(f"{spark.sparkContext.master}, {options.partitions} partitions; load of the machine {load:.1f}")
+    iteration = None if options.only_traffic else per_iteration("MLlib ALS", lambda n: mllib_als(frame, options, n))
     domain = lk.Domain(options.items, (0.5, 5.0), expected_users=options.users)
     columns = {"user": "user", "item": "item", "rating": "rating"}
+    before = traffic(spark)
     _, ratings = timed(
         "from_spark: each user's rows together, checked, in blocks",
-        lambda: lk.from_spark(frame, domain, **columns, partitions=options.partitions),
+        lambda: lk.from_spark(frame, domain, **columns, partitions=options.partitions, check_axes=False),
     )
+    shuffled = since(before, spark)[0] / n_ratings
+    print(f"  shuffled once: {shuffled:.1f} bytes a rating; {ROW_BYTES} expected", flush=True)
     engine = Timed(lk.SparkEngine(spark))
     for name, model in estimators(options.rank).items():
         timed(name, lambda: model.fit(ratings, engine=engine))  # noqa: B023 (called at once)
-    a_round = per_iteration("DPALS", lambda n: dpals(options.rank, n).fit(ratings, engine=engine))
-    print(f"  a round of DPALS       {a_round}")
-    print(f"  an iteration of MLlib  {iteration}")
-    ratios = (
-        f"{a_round.wall / iteration.wall:.2f} on the clock, {a_round.processor / iteration.processor:.2f} of processors"
+    if iteration is not None:
+        a_round = per_iteration("DPALS", lambda n: dpals(options.rank, n).fit(ratings, engine=engine))
+        print(f"  a round of DPALS       {a_round}")
+        print(f"  an iteration of MLlib  {iteration}")
+        clock, processor = a_round.wall / iteration.wall, a_round.processor / iteration.processor
+        print(
+            f"  ratio {clock:.2f} on the clock, {processor:.2f} of processors; load of the machine {os.getloadavg()[0]:.1f}"
+        )
+        told("a round of DPALS / an iteration of MLlib's ALS, on Spark", clock, 2.0)
+    print(
+        "pass                     seconds   core-ns a rating   sums, MB   expected, MB   shuffled, MB   to the driver, MB"
     )
-    print(f"  ratio {ratios} (target: at most 2); load of the machine {os.getloadavg()[0]:.1f}", flush=True)
-    print("pass                     seconds   core-ns a rating   sums, MB   shuffled, MB")
     for done in engine.passes:
-        core_ns = 1e9 * done.processor / n_ratings
-        size = done.sum_bytes / 1e6
-        # large sums leave once per core, small ones once per partition
-        times = options.cores if done.sum_bytes * options.partitions > STRAIGHT_BYTES else options.partitions
-        print(f"{done.name:<22}{done.seconds:10.1f}{core_ns:19.1f}{size:11.1f}{size * times:15.1f}")
+        core_ns, size = 1e9 * done.processor / n_ratings, done.sum_bytes / 1e6
+        # large sums are shuffled, once per core; small ones go straight to the driver, once per partition
+        large = done.sum_bytes * options.partitions > STRAIGHT_BYTES
+        expected = size * (spark.sparkContext.defaultParallelism if large else 0)
+        shuffled, sent = (moved / 1e6 for moved in done.moved)
+        traffic_said = f"{expected:15.1f}{shuffled:15.1f}{sent:16.1f}"
+        print(f"{done.name:<22}{done.seconds:10.1f}{core_ns:19.1f}{size:11.1f}{traffic_said}", flush=True)
 
 
 def dpals(rank: int, n_iter: int) -> lk.DPALS:
@@ -203,7 +244,7 @@ def at_a_billion(folder: Path, options: argparse.Namespace) -> None:
         file = folder / f"sample-{users}.parquet"
         write_taste(file, users, options.items, 100.0, numbers=True)
         domain = lk.Domain(options.items, (0.5, 5.0), expected_users=users)
-        sample = lk.read_ratings(file, domain, user="user", item="item", rating="rating")
+        sample = lk.read_ratings(file, domain, user="user", item="item", rating="rating", check_axes=False)
         for model in estimators(RANK, head).values():
             engine = Timed(lk.LocalEngine(1, 1 << 14))
             model.fit(sample, engine=engine)
@@ -215,12 +256,19 @@ def at_a_billion(folder: Path, options: argparse.Namespace) -> None:
         "FactorRound": 8 * (ITEMS * RANK + triangle),
         "ItemEquations": 8 * ITEMS * (triangle + RANK),
     }
-    print(f"a pass at a billion ratings, {ITEMS:,} items, rank {RANK}, a head of {HEAD}, {CORES} cores:")
-    for name, done in found.items():
-        each = done.processor / n_ratings
-        size = sums.get(name, 16 * ITEMS)
-        time_and_driver = f"{each * BILLION / CORES:8.0f} s of kernels, driver {size / 1e9:6.3f} GB"
-        print(f"  {name:<16}{1e9 * each:8.0f} ns a rating{time_and_driver}, shuffled {size * CORES / 1e9:7.2f} GB")
+    for words, (ratings, cores) in SIZES.items():
+        print(f"a pass at {words} ratings, {ITEMS:,} items, rank {RANK}, a head of {HEAD}, {cores:,} cores:")
+        for name, done in found.items():
+            each, size = done.processor / n_ratings, sums.get(name, 16 * ITEMS)
+            kernels = f"{1e9 * each:8.0f} ns a rating{each * ratings / cores:8.1f} s of kernels"
+            shuffled = f"driver {size / 1e9:6.3f} GB, shuffled {size * cores / 1e9:8.1f} GB"
+            print(f"  {name:<16}{kernels}, {shuffled}; sums have room for {done.room:.0e} users")
+        partitions = ratings * TASK_BYTES / EXECUTOR_BYTES
+        once, held = ratings * ROW_BYTES / 1e9, ratings * 8 / 1e9
+        print(
+            f"  {ratings / EACH:.0e} users; {once:,.0f} GB shuffled once, {held:,.0f} GB held, {partitions:,.0f} partitions"
+        )
+        print(f"  to the driver, on which ids occur: {partitions * ITEMS / 4e9:.2f} GB", flush=True)
 
 
 if __name__ == "__main__":

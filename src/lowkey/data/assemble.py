@@ -60,13 +60,18 @@ def group_by_user(
 ) -> tuple[Ints64, Ints32, Floats32 | None]:
     """Rows of (user, item, value) as (offsets, items, values), where row `r` is of user `ranks[codes[r]]`.
 
-    Rows with item -1 are left out.
+    Rows with item -1 are left out. Takes `items` and `values` over.
     """
     weighted = values is not None
     given = values if weighted else np.empty(0, np.float32)
     # all read-only, as Arrow's are: numba would compile the loop anew for each mixture
     columns = [read_only(array) for array in (codes, ranks, items, given)]
-    offsets, out_items, out_values = _group(*columns, n_users, weighted)
+    offsets, in_order = _counted(*columns[:3], n_users)
+    if in_order:  # an export by user has its rows in place already
+        out_items = items if items.flags.writeable else items.copy()
+        out_values = given if given.flags.writeable else given.copy()
+    else:
+        out_items, out_values = _group(*columns, offsets, weighted)
     return offsets, out_items, out_values if weighted else None
 
 
@@ -115,13 +120,24 @@ def _all_in_range(values, low_rounded, high_rounded, low, high):  # pyright: ign
 
 
 @_compiled
-def _group(codes, ranks, items, values, n_users, weighted):  # pyright: ignore
+def _counted(codes, ranks, items, n_users):  # pyright: ignore
+    """Where each user's rows begin, and whether all rows stand there already."""
     offsets = np.zeros(n_users + 1, np.int64)
+    before, in_order = -1, True
     for row in range(codes.size):
+        user = ranks[codes[row]]
+        in_order &= user >= before and items[row] >= 0
+        before = user
         if items[row] >= 0:
-            offsets[ranks[codes[row]] + 1] += 1
+            offsets[user + 1] += 1
     for user in range(n_users):
         offsets[user + 1] += offsets[user]
+    return offsets, in_order
+
+
+@_compiled
+def _group(codes, ranks, items, values, offsets, weighted):  # pyright: ignore
+    n_users = offsets.size - 1
     free = np.empty(n_users, np.int64)  # the next free place of each user
     for user in range(n_users):
         free[user] = offsets[user]
@@ -135,7 +151,7 @@ def _group(codes, ranks, items, values, n_users, weighted):  # pyright: ignore
             out_items[place] = items[row]
             if weighted:
                 out_values[place] = values[row]
-    return offsets, out_items, out_values
+    return out_items, out_values
 
 
 @_compiled

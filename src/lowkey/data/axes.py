@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
+from lowkey.data.assemble import read_only
 from lowkey.errors import refuse
 
 Places = npt.NDArray[np.int32]  # in the catalogue, -1 where it does not have the id
+EVERY = np.zeros(0, np.int32)  # in place of the places of codes: the codes are places
 
 
 class Axes:
@@ -25,10 +28,10 @@ class Axes:
     def __init__(self, n_items: int) -> None:
         self._items, self._users = _Fit(n_items), _Fit(n_items)
 
-    def see(self, items: Places, users: Places) -> None:
-        """The catalogue's places of both columns' ids, row by row."""
-        self._items.see(items)
-        self._users.see(users)
+    def see(self, items: Places, codes: Places, users: Places) -> None:
+        """The catalogue's places of both columns' ids: of items row by row, of users by the codes that the rows have."""
+        self._items.see(items, EVERY)
+        self._users.see(codes, users)
 
     def check(self, user: str, item: str) -> None:
         if self._users.good > self._items.good:
@@ -63,10 +66,9 @@ class _Fit:
     def __init__(self, n_items: int) -> None:
         self._there, self._known, self._rows = np.zeros(n_items, np.bool_), 0, 0
 
-    def see(self, places: Places) -> None:
-        known = places[places >= 0]
-        self._there[known] = True
-        self._known, self._rows = self._known + len(known), self._rows + len(places)
+    def see(self, codes: Places, places: Places) -> None:
+        self._known += _seen(read_only(codes), read_only(places), self._there)
+        self._rows += len(codes)
 
     @property
     def good(self) -> float:
@@ -79,3 +81,15 @@ class _Fit:
         known, rows = np.frombuffer(part[:16], np.int64).tolist()
         self._there |= np.unpackbits(np.frombuffer(part[16:], np.uint8), count=len(self._there)).astype(np.bool_)
         self._known, self._rows = self._known + known, self._rows + rows
+
+
+@numba.njit(cache=True, nogil=True)
+def _seen(codes, places, there):  # pyright: ignore
+    """How many rows have an id of the catalogue; without ``places`` the codes are its places."""
+    known = 0
+    for code in codes:
+        place = code if places.size == 0 else places[code]
+        if place >= 0:
+            there[place] = True
+            known += 1
+    return known

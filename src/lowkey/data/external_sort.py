@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lowkey.data.assemble import group_by_user
-from lowkey.data.axes import Axes
+from lowkey.data.axes import EVERY, Axes
 from lowkey.data.columns import (
     ColumnNames,
     catalogue_positions,
@@ -115,7 +115,7 @@ def stored_rows(
             tidy_columns(table, names)
             items = catalogue_positions(table[names.item], domain)
             if axes is not None:
-                axes.see(items, catalogue_positions(table[names.user], domain))
+                axes.see(items, catalogue_positions(table[names.user], domain), EVERY)
             check_known(items, names, unknown_items)
             yield table[names.user], items, read_values(table, names)
 

@@ -528,3 +528,20 @@ def test_real_duplicates():
     assert mean.nnz == table.select("user", "item").unique().height
     expected = table.group_by("user", "item").agg(pl.col("rating").mean())["rating"].sum()
     assert mean.data.sum(dtype=np.float64) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("unknown_items", ["error", "drop"])
+def test_rows_that_come_user_by_user_are_those_in_any_order(unknown_items: str) -> None:
+    """In runs, some cut by the chunks of a table, of users in falling order, with a user who comes up again at the end."""
+    rng = np.random.default_rng(5)
+    users = np.append(np.repeat(np.arange(900, 0, -1), 30), np.full(9, 450))
+    items = np.concatenate([*(rng.permutation(40)[:30] for _ in range(900)), np.arange(40, 49)])
+    table = pa.table({"user": users, "item": items, "rating": rng.integers(1, 6, len(users)).astype(float)})
+    domain = Domain(range(0, 49, 1 if unknown_items == "error" else 2), (1.0, 5.0))
+    options = {"user": "user", "item": "item", "rating": "rating", "unknown_items": unknown_items, "check_axes": False}
+    rising = table.take(np.argsort(users, kind="stable"))
+    cut = pa.concat_tables([table.slice(at, 16_999) for at in range(0, len(table), 16_999)])
+    shuffled = table.take(rng.permutation(len(table)))
+    whole = [from_frame(t, domain, **options)._open_rows().whole() for t in (shuffled, cut, rising)]
+    for other in whole[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(whole[0], other, strict=True))
