@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lowkey.kernels.bounding import shrink_factor, to_units
-from lowkey.kernels.catalogue import holders_statistic
+from lowkey.kernels.catalogue import Holders
 from lowkey.methods.catalogue import PrivateCatalogue
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.mechanisms import Gaussian, ThresholdedGaussian
@@ -40,7 +40,7 @@ def test_a_lone_key_is_named_with_the_chance_that_was_booked(epsilon: float, adj
     """For every number of lone keys; under replace-one twice, for the user who left and for the one who came."""
     selection = PrivateCatalogue(epsilon, 1e-6, adjacency, max_items=max_items, max_catalogue=CAP)
     (line,) = selection.plan().lines
-    mechanism, statistic = line.mechanism, holders_statistic(max_items, CAP)
+    mechanism, statistic = line.mechanism, Holders(max_items, CAP).statistics[0]
     assert isinstance(mechanism, ThresholdedGaussian)
     worst = mp.mpf(0)
     for m in range(1, max_items + 1):
@@ -67,7 +67,7 @@ def test_a_lone_key_is_named_with_the_chance_that_was_booked(epsilon: float, adj
 
 
 def histogram(keys: list[str], sums: list[float]) -> UnreleasedHistogram:
-    statistic = holders_statistic(5, CAP)
+    statistic = Holders(5, CAP).statistics[0]
     return UnreleasedHistogram(statistic, (np.array(sums) / statistic.grid.step).astype(np.int64), np.array(keys, object))
 
 
