@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--forged", type=int, nargs="+", default=[0, 60, 600])
     parser.add_argument("--epsilon", type=float, default=2.0)
-    parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--draws", type=int, default=10)
     asked = parser.parse_args()
     crowds = {feedback: taste(USERS, ITEMS, RATINGS_EACH, seed=26, feedback=feedback) for feedback in ("binary", "ratings")}
     print(f"{USERS:,} people, {ITEMS:,} items; an item of median popularity among the top {TOP} of {ASKED} of them")
