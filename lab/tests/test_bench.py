@@ -68,7 +68,8 @@ def test_a_file_is_compared_resumed_and_shown_in_every_format(file: Path, tmp_pa
     means = [np.mean([row["rmse"] for row in rows if row["epsilon"] == e]) for e in (1.0, 5.0)]
     assert all(f"{mean:.4f} ± " in first.stdout for mean in means)
     assert "not private" in first.stdout
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"quality.svg", "slices.svg", "time.svg"}
+    drawn = {f"{name}.{ending}" for name in ("quality", "slices", "time") for ending in ("svg", "png")}
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == drawn
     # Half a line, as an interruption leaves it: it is run again, the others are not.
     lines = results.read_text().splitlines()
     results.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:40])

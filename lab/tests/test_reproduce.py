@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from lowkey.cli.main import run
-from lowkey_lab import datasets, paper_pages, reproduce, results, sources
+from lowkey_lab import datasets, paper_contents, paper_pages, reproduce, results, sources
 from lowkey_lab.claims import Claim
 from lowkey_lab.liang import liang_split
 from lowkey_lab.papers import dpals_tables, dpfw
@@ -183,3 +184,38 @@ def test_the_papers_pages_are_what_the_committed_results_say() -> None:
     """python -m lowkey_lab.paper_pages writes them again, to the letter, from the results and the printed files."""
     for path, text in paper_pages.written(DOCS).items():
         assert path.read_text() == text, path.name
+
+
+LABELS = {  # of the captions
+    "dpals": {*(f"Table {k}" for k in range(1, 6)), *(f"Figure {k}" for k in range(1, 13))},
+    "dpfw": {"Table 1", "Table 2", "Figure 1", "Figure 2"},
+    "dplmc": {"Table 1", "Figure 1", "Figure 2", "Figure 3"},
+    "onebit": {"Table 1", *(f"Figure {k}" for k in range(1, 6))},
+    "dprgrad": set(),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_every_table_and_figure_of_a_paper_is_on_its_page(name: str) -> None:
+    """By the captions; each has claims in the committed results, or says why it has none."""
+    entries = paper_contents.CONTENTS[name]
+    assert {" ".join(entry.label.split()[:2]) for entry in entries if not entry.label.startswith("Theorem")} == LABELS[name]
+    reports = paper_pages._reports(DOCS, paper_pages.PAPERS[name].experiments)
+    text = (DOCS / "papers" / f"{name}.md").read_text()
+    for entry in entries:
+        assert f"| {entry.label} | " in text
+        if entry.experiments:
+            assert set(entry.experiments) <= set(paper_pages.PAPERS[name].experiments)
+            assert paper_contents.claims_of(entry, reports), entry.label
+        else:
+            assert entry.note, entry.label
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_the_labels_are_those_of_the_text(name: str) -> None:
+    """Where the texts of the papers lie beside the data."""
+    texts = list((sources.data_folder().parent / "papers").glob(f"{name}-*.txt"))
+    if not texts:
+        pytest.skip("the paper's text is not here")
+    captions = re.findall(r"(?m)^ *(?:<i>)?((?:Figure|Table) \d+)[.:]", texts[0].read_text())
+    assert set(captions) == LABELS[name]

@@ -1,4 +1,7 @@
-"""Lab room: figures of results rows: quality against epsilon, quality by popularity, time. Drawn from the rows alone."""
+"""Lab room: figures of results rows: quality against epsilon, quality by popularity, time. Drawn from the rows alone.
+
+Points, with two standard errors where there are draws; no bars, so that no axis need begin at 0.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from lowkey_lab.pyplot import pyplot
 from lowkey_lab.tables import Cell, is_better, measure_of, seconds
 
 Row = dict[str, Any]
-WIDTH = 8.0  # inches, at 100 dots each: 800 pixels
+WIDTH = 8.0  # inches
 STYLES = {  # a method has the same colour and mark in every figure; unknown ones get the rest
     "bias": ("#7f7f7f", "o"), "als": ("#D55E00", "s"), "moments": ("#0072B2", "^"), "factors": ("#009E73", "D"),
     "frank-wolfe": ("#CC79A7", "v"), "svd": ("#8c6d31", "P"), "lmc": ("#56B4E9", "X"), "sketch": ("#332288", "*"),
@@ -27,18 +30,17 @@ NAMES = {"rmse": "RMSE", "recall@20": "Recall@20"}
 
 
 def draw_all(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """quality.svg, slices.svg and time.svg in the folder."""
+    """quality, slices and time in the folder, each as SVG and as PNG with 200 dots an inch."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [row for row in rows if "refused" not in row]
     drawn: list[Path] = []
     for name, draw in {"quality": quality, "slices": slices, "time": times}.items():
         if any(row["epsilon"] is not None for row in rows):
-            draw(rows, folder / f"{name}.svg")
-            drawn.append(folder / f"{name}.svg")
+            drawn += draw(rows, folder / name)
     return drawn
 
 
-def quality(rows: Sequence[Row], path: Path) -> None:
+def quality(rows: Sequence[Row], path: Path) -> list[Path]:
     """One panel per data set: the measure against epsilon, with the non-private lines."""
     chart, panels = _panels(rows, 3.1)
     for axis, (data, mine) in zip(panels, _by(rows, "data").items(), strict=False):
@@ -59,7 +61,7 @@ def quality(rows: Sequence[Row], path: Path) -> None:
             cells = {e: cell for e, cell in cells.items() if cell.draws}
             if cells:
                 means = [cell.mean for cell in cells.values()]
-                errors = [0.0 if math.isnan(cell.error) else cell.error for cell in cells.values()]
+                errors = [0.0 if math.isnan(cell.error) else 2.0 * cell.error for cell in cells.values()]
                 colour, mark = _style(method)
                 axis.errorbar(list(cells), means, errors, color=colour, marker=mark, markersize=4.5, linewidth=1.4,
                               capsize=2, label=method)  # fmt: skip
@@ -73,7 +75,7 @@ def quality(rows: Sequence[Row], path: Path) -> None:
         axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axis.minorticks_off()
         axis.grid(alpha=0.3, linewidth=0.5)
-    _finish(chart, panels, path)
+    return _finish(chart, panels, path)
 
 
 def _best_without_noise(rows: Sequence[Row], measure: str) -> float | None:
@@ -85,7 +87,7 @@ def _best_without_noise(rows: Sequence[Row], measure: str) -> float | None:
     return best
 
 
-def slices(rows: Sequence[Row], path: Path) -> None:
+def slices(rows: Sequence[Row], path: Path) -> list[Path]:
     """One panel per data set: the measure on popular and on rare items, at the epsilon nearest to 1."""
     chart, panels = _panels(rows, 2.9)
     for axis, (data, mine) in zip(panels, _by(rows, "data").items(), strict=False):
@@ -97,42 +99,38 @@ def slices(rows: Sequence[Row], path: Path) -> None:
             for method, its in _by(shown, "method").items()
             if any(f"{measure}, {SLICES[0]}" in row for row in its) and method not in ("FrankWolfe", "Popularity")
         }
-        width = 0.8 / max(len(groups), 1)
-        values: list[float] = []
         for at, (method, its) in enumerate(groups.items()):
-            means = [Cell(its, f"{measure}, {name}").mean for name in SLICES]
-            colour = LINES[method][1] if method in LINES else _style(method)[0]
+            cells = [Cell(its, f"{measure}, {name}") for name in SLICES]
+            colour, mark = (LINES[method][1], "_") if method in LINES else _style(method)
             label = LINES[method][0] if method in LINES else method
-            faint = {"hatch": "//", "fill": False, "edgecolor": colour} if method in LINES else {"color": colour}
-            places = np.arange(len(SLICES)) + (at - len(groups) / 2 + 0.5) * width
-            axis.bar(places, means, width * 0.9, label=label, **faint)
-            values += [value for value in means if not math.isnan(value)]
-        if measure == "rmse" and values:
-            axis.set_ylim(0.9 * min(values), 1.02 * min(max(values), 1.6 * min(values)))
+            places = np.arange(len(SLICES)) + (at - len(groups) / 2 + 0.5) * 0.8 / len(groups)
+            errors = [0.0 if math.isnan(cell.error) else 2.0 * cell.error for cell in cells]
+            axis.errorbar(places, [cell.mean for cell in cells], errors, color=colour, marker=mark, markersize=6, capsize=2,
+                          linestyle="none", label=label)  # fmt: skip
         axis.set_xticks(range(len(SLICES)), [name.removesuffix(" third") for name in SLICES])
         title = f"{data}, epsilon = {near:g}"
         axis.set(title=title, xlabel="thirds of the ratings, by the item's count", ylabel=NAMES.get(measure, measure))
         axis.grid(alpha=0.3, linewidth=0.5, axis="y")
-    _finish(chart, panels, path)
+    return _finish(chart, panels, path)
 
 
-def times(rows: Sequence[Row], path: Path) -> None:
+def times(rows: Sequence[Row], path: Path) -> list[Path]:
     """Seconds of a fit, per data set and method."""
     plt = pyplot()
     data = list(_by(rows, "data"))
     methods = [method for method, its in _by(rows, "method").items() if method not in LINES]
     chart, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    width = 0.8 / max(len(methods), 1)
     for at, method in enumerate(methods):
         spent = [seconds([r for r in rows if (r["data"], r["method"]) == (name, method)]) for name in data]
         means = [float(np.mean(values)) if values else math.nan for values in spent]
-        places = np.arange(len(data)) + (at - len(methods) / 2 + 0.5) * width
-        axis.bar(places, means, width * 0.9, color=_style(method)[0], label=method)
+        places = np.arange(len(data)) + (at - len(methods) / 2 + 0.5) * 0.8 / len(methods)
+        colour, mark = _style(method)
+        axis.plot(places, means, mark, color=colour, label=method)
     threads = " / ".join(str(n) for n in sorted({row["threads"] for row in rows}))
     axis.set(yscale="log", ylabel=f"CPU seconds per fit ({threads} thread{'' if threads == '1' else 's'})")
     axis.set_xticks(range(len(data)), data, fontsize=8)
     axis.grid(alpha=0.3, linewidth=0.5, axis="y")
-    _finish(chart, [axis], path)
+    return _finish(chart, [axis], path)
 
 
 def _panels(rows: Sequence[Row], height: float) -> tuple[Any, list[Any]]:
@@ -147,8 +145,8 @@ def _panels(rows: Sequence[Row], height: float) -> tuple[Any, list[Any]]:
     return chart, panels
 
 
-def _finish(chart: Any, panels: Sequence[Any], path: Path) -> None:
-    """One legend for all panels, under them."""
+def _finish(chart: Any, panels: Sequence[Any], path: Path) -> list[Path]:
+    """One legend for all panels, under them; both files."""
     for axis in panels:
         axis.title.set_fontsize(10)
         axis.xaxis.label.set_fontsize(9)
@@ -159,8 +157,11 @@ def _finish(chart: Any, panels: Sequence[Any], path: Path) -> None:
     room = 0.26 * lines / chart.get_figheight()
     chart.tight_layout(rect=(0.0, room + 0.01, 1.0, 1.0))
     chart.legend(list(handles.values()), list(handles), loc="lower center", ncols=4, fontsize=8.5, frameon=False)
-    chart.savefig(path, dpi=100)
+    written = [path.with_suffix(".svg"), path.with_suffix(".png")]
+    chart.savefig(written[0], metadata={"Date": None})
+    chart.savefig(written[1], dpi=200)
     pyplot().close(chart)
+    return written
 
 
 def _limit(axis: Any, shown: list[float], floors: list[float], measure: str) -> None:

@@ -34,10 +34,15 @@ class Shape(NamedTuple):
     log: tuple[bool, bool] = (True, True)
 
 
+VARIED = {  # by figure of the paper: the fact that it varies, and in words
+    "5": ("sampling", "sampling and projection"), "8": ("crowd", "people per row"), "9": ("rank", "rank"),
+    "10": ("fraction", "fraction of films"), "11": ("fraction", "fraction of films"), "12": ("exponents", "exponents"),
+}  # fmt: skip
 SHAPES = {
     "dpals-figure-4": Shape("rmse", panel="n_users", label="RMSE"),
     "dpals-figure-7": Shape("rmse", "sigma", "n_users", "RMSE", (False, False)),
     "dpals-movies": Shape("rmse", panel="figure", label="RMSE", log=(True, False)),
+    "dpals-lists": Shape("recall@20", panel="figure", label="Recall@20", log=(True, False)),
     "dpfw-figure-2a": Shape("rmse", panel="data", label="RMSE"),
     "dpfw-figure-2": Shape("rmse", panel="data", label="RMSE"),
     "dplmc-figure-1": Shape("error", panel="n_users", label="normalised squared error"),
@@ -57,15 +62,27 @@ def drawn(name: str) -> bool:
     return name in SHAPES
 
 
+def drawings(name: str) -> list[str]:
+    """The names of an experiment's drawings."""
+    return [name, f"{name}-varied"] if SHAPES[name].panel == "figure" else [name]
+
+
 def draw(name: str, rows: Rows, path: Path) -> list[Path]:
     """``path`` without its ending, as SVG and PNG."""
     shape, kept = SHAPES[name], [row for some in rows.values() for row in some]
     kept = [row for row in kept if shape.measure in row["values"] and shape.panel in row["facts"]]
     if name == "trace-rates":
         kept = _over_n(kept)
-    if name == "dpals-movies":  # of the others no line runs along epsilon
-        kept = [row for row in kept if row["facts"]["figure"] == "3"]
-    chart = _chart(kept, shape, bound=name == "trace-rates")
+    charts: dict[Path, Any] = {}
+    if shape.panel == "figure":  # what a figure varies is not epsilon, but in Figure 3
+        other = [row for row in kept if row["facts"]["figure"] in VARIED]
+        kept = [row for row in kept if row["facts"]["figure"] not in VARIED]
+        charts[path.with_name(f"{path.name}-varied")] = _varied(other, shape)
+    charts[path] = _chart(kept, shape, bound=name == "trace-rates")
+    return [file for stem, chart in charts.items() for file in _saved(chart, stem)]
+
+
+def _saved(chart: Any, path: Path) -> list[Path]:
     written = []
     for ending in ("svg", "png"):
         extra: dict[str, Any] = {"metadata": {"Date": None}} if ending == "svg" else {}
@@ -75,9 +92,43 @@ def draw(name: str, rows: Rows, path: Path) -> list[Path]:
     return written
 
 
+def _varied(rows: list[Row], shape: Shape) -> Any:
+    """A panel per figure: points over what it varies, a colour per epsilon; two standard errors."""
+    plt = pyplot()
+    figures = sorted({row["facts"]["figure"] for row in rows}, key=int)
+    chart, axes = plt.subplots(1, len(figures), figsize=(max(9.0, 2.6 * len(figures)), 3.9), squeeze=False)
+    lines = list(dict.fromkeys((row["column"], row["algorithm"], row["facts"]["epsilon"]) for row in rows))
+    for axis, figure in zip(axes.flat, figures, strict=True):
+        fact, words = VARIED[figure]
+        mine = [row for row in rows if row["facts"]["figure"] == figure]
+        mine = [row for row in mine if fact == "fraction" or row["facts"]["fraction"] == mine[0]["facts"]["fraction"]]
+        places = list(dict.fromkeys(row["facts"][fact] for row in mine))
+        for at, line in enumerate(lines):
+            column, algorithm, epsilon = line
+            drawn = [row for row in mine if (row["column"], row["algorithm"], row["facts"]["epsilon"]) == line]
+            here = [[row["values"][shape.measure] for row in drawn if row["facts"][fact] == place] for place in places]
+            found = {x: estimate(draws) for x, draws in enumerate(here) if draws}
+            shift = 0.5 * (at + 0.5) / len(lines) - 0.25
+            axis.errorbar([x + shift for x in found], [one.mean for one in found.values()],
+                          [2.0 * one.error if math.isfinite(one.error) else 0.0 for one in found.values()],
+                          color=COLOURS[column], marker=MARKS[at % len(MARKS)], markersize=4, capsize=2, linestyle="none",
+                          label=f"{algorithm}{'' if epsilon is None else f', epsilon {epsilon:g}'}")  # fmt: skip
+        axis.set_xticks(range(len(places)), [str(place).replace(" ", "\n") for place in places])
+        axis.set(title=f"Figure {figure}", xlabel=words)
+        axis.title.set_fontsize(10)
+        axis.tick_params(labelsize=8)
+        axis.grid(alpha=0.3, linewidth=0.5)
+    axes[0, 0].set_ylabel(shape.label)
+    handles = {text: line for axis in axes.flat for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    chart.legend(list(handles.values()), list(handles), loc="lower center", ncols=2, fontsize=7.5, frameon=False)
+    chart.tight_layout(rect=(0.0, 0.05 * math.ceil(len(handles) / 2) + 0.02, 1.0, 1.0))
+    return chart
+
+
 def _over_n(rows: list[Row]) -> list[Row]:
     """Records at sigma_r = 1; what has no epsilon stands in every panel."""
     epsilons = sorted({row["facts"]["epsilon"] for row in rows if row["facts"]["epsilon"]})
+    rows = [row for row in rows if row["facts"].get("design", "equal") == "equal"]
     found = [row for row in rows if row["facts"]["sigma_r"] == 1.0 and row["facts"]["protect"] == "records"]
     clear = [row for row in rows if row["facts"]["epsilon"] is None]
     return found + [{**row, "facts": {**row["facts"], "epsilon": e}} for row in clear for e in epsilons]
@@ -121,7 +172,19 @@ def _chart(rows: Sequence[Row], shape: Shape, bound: bool) -> Any:
 
 def _family(line: tuple[str, str, str]) -> str:
     """The method or mechanism: the same mark in every column."""
-    for word in ("input", "objective", "gradient", "output", "DPLMC", "DPALS", "DPFW", "DPSVD", "DP-SGD", "DPFactors"):
+    for word in (
+        "ridge after the projection",
+        "input",
+        "objective",
+        "gradient",
+        "output",
+        "DPLMC",
+        "DPALS",
+        "DPFW",
+        "DPSVD",
+        "DP-SGD",
+        "DPFactors",
+    ):
         if word in line[1]:
             return word
     return ""
@@ -148,7 +211,7 @@ def _plot(axis: Any, rows: Sequence[Row], shape: Shape, line: tuple[str, str, st
 
 def _dress(axis: Any, rows: Sequence[Row], shape: Shape, value: Any) -> None:
     names = {"n_users": f"{value:,} users" if isinstance(value, int) else "", "share": f"{value} observed",
-             "start": f"{value} start", "epsilon": f"epsilon = {value}"}  # fmt: skip
+             "start": f"{value} start", "epsilon": f"epsilon = {value}", "figure": f"Figure {value}"}  # fmt: skip
     ticks = sorted({row["facts"][shape.along] for row in rows if row["facts"][shape.along] is not None})
     axis.set(xscale="log" if shape.log[0] else "linear", yscale="log" if shape.log[1] else "linear",
              title=names.get(shape.panel, str(value)), xlabel=shape.along)  # fmt: skip

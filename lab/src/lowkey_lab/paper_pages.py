@@ -13,25 +13,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowkey_lab import paper_figures
+from lowkey_lab import paper_contents, paper_figures
 from lowkey_lab.reproduce import EXPERIMENTS
 from lowkey_lab.tables import as_markdown
-from lowkey_lab.trials import COLUMNS, EXACT, OURS
+from lowkey_lab.trials import COLUMNS, EXACT, OURS, PRINTED
 from lowkey_lab.verdicts import estimate, less
 
 MARK = "<!-- what follows is written by `python -m lowkey_lab.paper_pages` -->\n"
 SOURCES = Path(__file__).parent / "printed"
-HIGHER = ("accuracy",)  # labels of measures of which more is better
+HIGHER = ("accuracy", "Recall@20")  # labels of measures of which more is better
 NOT_RUN = "not run in full yet"
 
 
 class Paper(NamedTuple):
-    """Its page, its printed file, and the figures and tables that cannot be run here."""
+    """Its title, its printed file and its experiments."""
 
     title: str
     file: str
     experiments: tuple[str, ...]
-    absent: tuple[tuple[str, str], ...] = ()
 
 
 def _of(prefix: str) -> tuple[str, ...]:
@@ -39,24 +38,22 @@ def _of(prefix: str) -> tuple[str, ...]:
 
 
 PAPERS = {
-    "dpals": Paper("DPALS (Chien et al. 2021)", "dpals.py", _of("dpals"), (
-        ("Table 5, Figures 3, 5, 6, 8 to 12 on MovieLens 10M and 20M", "data; stand-ins: `dpals-movies`"),)),
-    "dpfw": Paper("Private Frank-Wolfe and SVD (Jain et al. 2018)", "dpfw.py", _of("dpfw"), (
-        ("Figure 2 (c) to (e): MovieLens 10M, Netflix, Yahoo! Music", "data"),)),
+    "dpals": Paper("DPALS (Chien et al. 2021)", "dpals.py", _of("dpals")),
+    "dpfw": Paper("Private Frank-Wolfe and SVD (Jain et al. 2018)", "dpfw.py", _of("dpfw")),
     "dplmc": Paper("DPLMC (Wang et al. 2023)", "dplmc.py", _of("dplmc")),
     "onebit": Paper("One-bit completion (Li et al. 2021)", "one_bit.py", _of("onebit")),
     "dprgrad": Paper("Trace regression, DP-RGrad (Zha 2024)", "dprgrad.py", _of("trace")),
-}  # fmt: skip
+}
 
 
 def page(name: str, docs: Path) -> str:
     """The part after the mark."""
     paper, reports = PAPERS[name], _reports(docs, PAPERS[name].experiments)
-    parts = [MARK, "## The algorithm's lines and ours", _lines(paper.file), "## Claims, tables and figures"]
+    full = {experiment: report for experiment, report in reports.items() if not report["quick"]}
+    parts = [MARK, "## The algorithm's lines and ours", _lines(paper.file)]
+    parts += ["## Every table and figure", as_markdown(paper_contents.table(name, full)), "## Claims"]
     for experiment in paper.experiments:
         parts += _experiment(experiment, reports.get(experiment))
-    if paper.absent:
-        parts.append(as_markdown([["cannot be run here", "for want of"], *map(list, paper.absent)]))
     return "\n\n".join(parts).rstrip() + "\n"
 
 
@@ -96,7 +93,7 @@ def _experiment(name: str, report: Any) -> list[str]:
         lines.append([f"{claim['paper']} ({claim['place']}){rule}", *cells, f"**{claim['verdict']}**"])
     parts.append(as_markdown(lines))
     if paper_figures.drawn(name):
-        parts.append(f"![{name}](../figures/{name}.svg)")
+        parts += [f"![{drawing}](../figures/{drawing}.svg)" for drawing in paper_figures.drawings(name)]
     if beside := against(name, report):
         parts += ["Ours beside the paper's algorithm at the same held epsilon:", as_markdown(beside)]
     return parts
@@ -133,25 +130,35 @@ def against(name: str, report: Any) -> list[list[str]]:
 
 
 def summary(docs: Path) -> str:
-    """Counts of verdicts, per paper, for the printed form (or the column that decides) and for ours."""
-    head = ["paper", "claims", "hold as judged", "do not", "inconclusive", "cannot be run", "hold for ours"]
-    lines = [[*head, "cells ours better", "level", "the paper's better"]]
-    totals = [0] * 9
+    """Counts of verdicts, per paper: as judged, as printed and for ours; and what the runs took."""
+    head = ["paper", "claims", "hold as judged", "do not", "inconclusive", "cannot be run", "hold as printed"]
+    lines = [[*head, "hold for ours", "cells ours better", "level", "the paper's better"]]
+    totals = [0] * 10
     waiting: list[str] = []
+    seconds, commits = 0.0, set()
     for name, paper in PAPERS.items():
         reports = {n: r for n, r in _reports(docs, paper.experiments).items() if not r["quick"]}
         waiting += [n for n in paper.experiments if n not in reports]
+        seconds += sum(report["seconds"] for report in reports.values())
+        commits |= {commit for report in reports.values() for commit in report["made"]["commits"]}
         claims = [claim for report in reports.values() for claim in report["claims"]]
         words = [claim["verdict"] for claim in claims]
-        ours = sum(claim["columns"].get(OURS, {}).get("verdict") == "holds" for claim in claims)
+        held = lambda column, claims=claims: sum(_word(claim, column) == "holds" for claim in claims)
         beside = [line[3] for n, report in reports.items() for line in against(n, report)[1:]]
         counts = [len(claims), *(words.count(w) for w in ("holds", "does not hold", "inconclusive", "cannot be run here")),
-                  ours, *(beside.count(w) for w in ("**ours**", "level", "the paper's"))]  # fmt: skip
+                  held(PRINTED), held(OURS), *(beside.count(w) for w in ("**ours**", "level", "the paper's"))]  # fmt: skip
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
         lines.append([f"[{paper.title}](papers/{name}.md)", *map(str, counts)])
     lines.append(["all", *map(str, totals)])
     rest = f"\n\n{NOT_RUN}: {', '.join(f'`{n}`' for n in waiting)}." if waiting else ""
-    return f"{MARK}\n{as_markdown(lines)}{rest}\n"
+    made = f"{seconds / 60.0:.0f} minutes of draws in all; commit {', '.join(sorted(commits))}."
+    return f"{MARK}\n{as_markdown(lines)}\n\n{made}{rest}\n"
+
+
+def _word(claim: dict[str, Any], column: str) -> str:
+    """A claim's verdict in a column; what is computed and not drawn stands for the paper as printed."""
+    found = claim["columns"].get(column, {}).get("verdict", "")
+    return found or (claim["verdict"] if column == PRINTED and not claim["columns"] else "")
 
 
 def written(docs: Path) -> dict[Path, str]:

@@ -81,7 +81,7 @@ def fit(ratings: Rows, s: Settings, rng: np.random.Generator, start: Array | Non
     sampled = rows if s.sigma_pre is not None else sample(rows, s.max_ratings, rng)  # 6, once
     for _ in range(s.n_iter):  # 2
         own = sample(rows, np.ceil(lengths / s.n_iter).astype(int), rng) if s.resampled else rows  # 13
-        u = clip(user_factors(v, own, s, scale), s.factor_norm)  # 14, 15
+        u = clip(user_factors(v, own, s, scale), s.factor_norm)  # 3, 14, 15
         sampled = sample(rows, s.max_ratings, rng) if s.resampled else sampled  # 6
         v = item_factors(u, sampled, s, weight, rng)  # 4
         v[~frequent] = 0.0

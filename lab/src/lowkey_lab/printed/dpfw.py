@@ -46,7 +46,7 @@ class Completed(NamedTuple):
 
 def printed_sigma(epsilon: float, delta: float, row_norm: float, n_iter: int) -> float:
     """Line 2: L^2 sqrt(64 T log(1/delta))/epsilon; Algorithm 3 has T = 1."""
-    return row_norm**2 * math.sqrt(64.0 * n_iter * math.log(1.0 / delta)) / epsilon
+    return row_norm**2 * math.sqrt(64.0 * n_iter * math.log(1.0 / delta)) / epsilon  # 2
 
 
 def frank_wolfe(ratings: Rows, s: Settings, rng: np.random.Generator) -> Completed:
@@ -67,8 +67,8 @@ def frank_wolfe(ratings: Rows, s: Settings, rng: np.random.Generator) -> Complet
         seen *= scale[user]
         coefficients *= (1.0 - 1.0 / rounds) * scale[:, None]
         coefficients[:, t - 1], directions[t - 1] = -s.nuclear_norm / rounds * u * scale, v
-        if t < rounds:  # 19 to 23
-            w = gram(ratings, seen - target) + s.sigma * rng.standard_normal((n_items, n_items))  # 8, 10
+        if t < rounds:  # 19, 21 to 23
+            w = gram(ratings, seen - target) + s.sigma * rng.standard_normal((n_items, n_items))  # 5, 7 to 10, 18
             v, value = leading(w)  # 11
     return Completed(coefficients, directions)  # 20
 

@@ -73,12 +73,12 @@ def descent(y: Array, seen: Array, start: Factors, s: Settings, rng: np.random.G
     p, (u, v) = seen.mean(), start  # p = |Omega|/(mn)
     rate = s.step / p
     for _ in range(s.n_iter):  # 1
-        residual = (u @ v.T - y) * seen  # 3, 6
+        residual = (u @ v.T - y) * seen  # 2 to 6
         bounded = within(residual, s.residual_norm)  # 7
         r = u.T @ u - v.T @ v + s.noise_gram * symmetric_noise(1, s.rank, rng)[0]  # 8
         gradient = bounded.T @ u + s.noise_gradient * rng.standard_normal(v.shape)
-        new_v = within(v - rate * gradient + s.step / 2.0 * v @ r, s.item_norm)  # 9, 10
-        u = within(u - rate * residual @ v - s.step / 2.0 * u @ r, s.user_norm)  # 14, 15
+        new_v = within(v - rate * gradient + s.step / 2.0 * v @ r, s.item_norm)  # 9 to 11
+        u = within(u - rate * residual @ v - s.step / 2.0 * u @ r, s.user_norm)  # 12 to 16
         v = new_v
     return Factors(u, v)
 

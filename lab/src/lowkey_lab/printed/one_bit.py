@@ -88,8 +88,8 @@ def gradient_perturbation(data: Signs, epsilon: float, n_iter: int, rng: np.rand
 
 def output_perturbation(data: Signs, epsilon: float, rng: np.random.Generator, minimiser: Array | None = None) -> Array:
     """Algorithm 4: Laplace(2 alpha/epsilon) on every entry of the minimiser, which may be given."""
-    found = completion(data) if minimiser is None else minimiser
-    return found + rng.laplace(scale=2.0 * data.bound / epsilon, size=data.shape)
+    found = completion(data) if minimiser is None else minimiser  # 1
+    return found + rng.laplace(scale=2.0 * data.bound / epsilon, size=data.shape)  # 2, 3
 
 
 def held(perturbation: str, link: str, epsilon: float) -> Held:
