@@ -377,18 +377,22 @@ def test_output_perturbation_is_refuted_by_an_attack() -> None:
 
 
 # Trace regression -------------------------------------------------------------------------------------------------------
-def test_dprgrad_is_what_the_text_says() -> None:
+@pytest.mark.parametrize("least", [1.69, 0.4], ids=["equal covariances", "unequal covariances"])
+def test_dprgrad_is_what_the_text_says(least: float) -> None:
     rng, tape = np.random.default_rng(15), Tape(16)
     n, d1, d2, r = 90, 7, 5, 2
-    x, truth = 1.3 * rng.normal(size=(n, d1, d2)), rng.normal(size=(d1, r)) @ rng.normal(size=(r, d2))
+    truth = rng.normal(size=(d1, r)) @ rng.normal(size=(r, d2))
+    covariances = [np.diag(rng.permutation(np.linspace(least, 1.69, d1 * d2))) for _ in range(n)]
+    x = np.array([(np.sqrt(c) @ rng.normal(size=d1 * d2)).reshape(d1, d2) for c in covariances])
+    white = np.array([np.linalg.solve(c, one.ravel()).reshape(d1, d2) for c, one in zip(covariances, x, strict=True)])
     y = np.array([np.sum(one * truth) for one in x]) + 0.2 * rng.normal(size=n)
-    s = dprgrad.Settings(r, 3.0, 1e-4, 4.0, 1.5, 0.2, covariance=1.69)
-    path = dprgrad.fit(x, y, s, tape)  # pyright: ignore[reportArgumentType]
+    s = dprgrad.Settings(r, 3.0, 1e-4, 4.0, 1.5, 0.2, covariance=1.69, least=least)
+    path = dprgrad.fit(x, y, s, tape, None if least == 1.69 else white)  # pyright: ignore[reportArgumentType]
 
     rounds = math.ceil(math.log(n))
-    whole = sum(y[i] * x[i] / 1.69 for i in range(n)) / n
+    whole = sum(y[i] * np.linalg.solve(covariances[i], x[i].ravel()).reshape(d1, d2) for i in range(n)) / n
     left, _, right = np.linalg.svd(whole)
-    second = math.sqrt(1 / 1.69) * (math.sqrt(1.69 * r) * 4.0 + 0.2) * math.sqrt(r) / n * math.log(n)
+    second = math.sqrt(1 / least) * (math.sqrt(1.69 * r) * 4.0 + 0.2) * math.sqrt(r) / n * math.log(n)
     third = math.sqrt(18 / 3.0**2 * math.log(3 / 1e-4))
     mirrored = lambda noise: np.triu(noise[0]) + np.triu(noise[0], 1).T
     noisy = [
