@@ -161,6 +161,15 @@ def test_few_people_get_popularity_alone() -> None:
     assert names == ["taken_counts", "taste_moments", "taste_fit"]
 
 
+def test_few_people_whose_number_is_not_known_get_popularity_alone() -> None:
+    """Then their moments get none of the budget, and weights that are made of noise must not count."""
+    crowd = taste(120, 60, 12, seed=5, feedback="binary")
+    for seed in range(5):
+        board = lk.Billboard(noise=SeededNoise(seed))
+        model = lk.DPLists(1.0, 1e-5).fit(crowd.csr, domain=lk.Domain(60, feedback="binary"), billboard=board).model_
+        assert model.settings["personal_share"] <= 0.05
+
+
 def test_a_small_crowd_with_tastes_is_told_from_one_without() -> None:
     """Half prefer one half of the items, two to one. Cleaning takes most of a user's own part out of the matrix: who takes
     all of it out once more finds that nobody is foretold. Of 2 slope, noise and sampling move a mean of three by 0.1."""

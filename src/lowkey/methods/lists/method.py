@@ -137,7 +137,8 @@ class DPLists(Recommender):
             clean = clean_gram(gram, noise)
             inverse = ridged_inverse(clean, shares, noise, settings.reg)
             posts = curator.ask_of_model(TasteFit(sweep, inverse, clean.passed))
-            share = heard.enough * personal_share(posts["taste_fit"], posts.stds["taste_fit"])
+            heeded = min(heard.enough, of_gram)  # weights of moments that got nothing are noise
+            share = heeded * personal_share(posts["taste_fit"], posts.stds["taste_fit"])
             weights = share * ease_weights(inverse)
             counts = count_posterior(*posted)
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
