@@ -1,8 +1,8 @@
 """One ALS iteration against implicit's, in one run: 70k x 10.7k, about 8 million skewed ratings.
 
-    python benchmarks/speed/als_iteration.py [rank ...] [--no-peer] [--profile]
+    python benchmarks/speed/als_iteration.py [rank ...] [--repeats 3] [--no-peer] [--profile]
 
-For each rank (64 and 128) what one more iteration takes on the clock: (three iterations - one)/2, best of three in turn, at
+For each rank (64 and 128) what one more iteration takes on the clock: (three iterations - one)/2, best of the repeats in turn, at
 equal threads: ours, the private one (its noise from the cryptographic generator, its ledger and hashes included), and
 implicit's, exact and by conjugate gradients, with BLAS on one thread as it advises. Then the share of the machine's own
 sgemm rate that a whole pass over the users reaches, by the products of the Gram matrices alone. `--profile` shows instead
@@ -11,9 +11,9 @@ where the processor time of such a pass goes, on one block of 16,384 users.
 
 from __future__ import annotations
 
+import argparse
 import cProfile
 import pstats
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def n_ratings(ratings: lk.Ratings) -> int:
     return int(ratings._open_csr().nnz)
 
 
-def compare(ratings: lk.Ratings, rank: int, peer: bool) -> None:
+def compare(ratings: lk.Ratings, rank: int, peer: bool, repeats: int) -> None:
     rows = ratings._open_csr().tocsr().copy()  # implicit wants to be able to write
 
     def implicit(use_cg: bool) -> Callable[[int], Any]:
@@ -124,7 +124,7 @@ def compare(ratings: lk.Ratings, rank: int, peer: bool) -> None:
     small = lk.Ratings.from_csr(ratings._open_csr()[:500], ratings.domain)
     for model in (lk.ALS(rank=rank, n_iter=2), lk.DPALS(epsilon=5.0, delta=1e-6, rank=rank, n_iter=2)):
         model.fit(small)  # compiles
-    found = per_iteration(fits)
+    found = per_iteration(fits, repeats=repeats)
     for name, seconds in found.items():
         print(f"rank {rank}  {name:<16}{seconds:7.2f} s an iteration", flush=True)
     told(f"private round / non-private, rank {rank}", found["DPALS"] / found["ALS"], 1.1)
@@ -136,13 +136,18 @@ def compare(ratings: lk.Ratings, rank: int, peer: bool) -> None:
 
 
 def main() -> None:
-    ratings = skewed()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ranks", type=int, nargs="*", default=[64, 128])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    options, ratings = parser.parse_args(), skewed()
     print(f"{N_USERS} x {N_ITEMS}, {n_ratings(ratings) / 1e6:.2f} M ratings, {get_num_threads()} threads")
-    for rank in [int(a) for a in sys.argv[1:] if a.isdigit()] or [64, 128]:
-        if "--profile" in sys.argv:
+    for rank in options.ranks:
+        if options.profile:
             profile(ratings, rank)
         else:
-            compare(ratings, rank, "--no-peer" not in sys.argv)
+            compare(ratings, rank, not options.no_peer, options.repeats)
 
 
 if __name__ == "__main__":
