@@ -2,8 +2,8 @@
 
     python benchmarks/speed/als_iteration.py [rank ...] [--repeats 3] [--no-peer] [--profile]
 
-For each rank (64 and 128) what one more iteration takes on the clock: (three iterations - one)/2, best of the repeats in turn, at
-equal threads: ours, the private one (its noise from the cryptographic generator, its ledger and hashes included), and
+For each rank (64 and 128) what one more iteration takes on the clock: (three iterations - one)/2, best of the repeats in
+turn, at equal threads: ours, the private one (its noise from the cryptographic generator, its ledger and hashes too), and
 implicit's, exact and by conjugate gradients, with BLAS on one thread as it advises. Then the share of the machine's own
 sgemm rate that a whole pass over the users reaches, by the products of the Gram matrices alone. `--profile` shows instead
 where the processor time of such a pass goes, on one block of 16,384 users.

@@ -154,7 +154,8 @@ def draw(points: list[dict[str, Any]], figure: Path) -> None:
         label = f"{name}, slope {slope(own, 2):.2f}"
         left.loglog(sizes, [seconds(p, 2) for p in own], "o-", color=colour, label=label)
         right.loglog(sizes, [p["peak"] / 2**30 for p in own], "o-", color=colour, label=f"{name}, memory")
-        right.loglog(sizes, [p["disk"] / 2**30 for p in own], "s:", color=colour, label=f"{name}, scratch space")
+        if method == "factors":  # it is the same for both
+            right.loglog(sizes, [p["disk"] / 2**30 for p in own], "s:", color="grey", label="scratch space")
     right.axhline(4.0, color="grey", linewidth=1.0, linestyle="--")
     left.set(xlabel="ratings", ylabel="seconds of one processor", title="Time")
     right.set(xlabel="ratings", ylabel="GB", title="Memory (limit 4 GB) and disk")

@@ -66,7 +66,8 @@ class Timed(Engine):
         before, begin, processor = traffic(spark), time.perf_counter(), processor_time()
         found = self.engine.sweep(sweep, data, local)
         seconds, processor = time.perf_counter() - begin, processor_time() - processor
-        size, room = 8 * sum(s.size for s in sweep.statistics), min(2.0**63 / s.peak_units for s in sweep.statistics)
+        size = 8 * sum(s.size for s in sweep.statistics)
+        room = min(2.0**63 * s.grid.step / s.sensitivity.add_remove for s in sweep.statistics)
         self.passes.append(Pass(type(sweep).__name__, seconds, size, processor, since(before, spark), room))
         return found
 
@@ -249,6 +250,9 @@ def at_a_billion(folder: Path, options: argparse.Namespace) -> None:
             engine = Timed(lk.LocalEngine(1, 1 << 14))
             model.fit(sample, engine=engine)
             found |= {done.name: done for done in engine.passes}
+        if users < 1000:
+            for name, done in found.items():
+                print(f"  {name:<16} a coordinate has room for {done.room:.0e} users at the bound", flush=True)
     n_ratings = pyarrow.parquet.ParquetFile(file).metadata.num_rows
     triangle = RANK * (RANK + 1) // 2
     sums = {
@@ -262,7 +266,7 @@ def at_a_billion(folder: Path, options: argparse.Namespace) -> None:
             each, size = done.processor / n_ratings, sums.get(name, 16 * ITEMS)
             kernels = f"{1e9 * each:8.0f} ns a rating{each * ratings / cores:8.1f} s of kernels"
             shuffled = f"driver {size / 1e9:6.3f} GB, shuffled {size * cores / 1e9:8.1f} GB"
-            print(f"  {name:<16}{kernels}, {shuffled}; sums have room for {done.room:.0e} users")
+            print(f"  {name:<16}{kernels}, {shuffled}")
         partitions = ratings * TASK_BYTES / EXECUTOR_BYTES
         once, held = ratings * ROW_BYTES / 1e9, ratings * 8 / 1e9
         print(

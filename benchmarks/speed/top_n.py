@@ -1,6 +1,6 @@
 """The ten best of a million items for one user at a time: exactly, by every product or by falling norms; and by usearch.
 
-    python benchmarks/speed/top_n.py [--items 1000000] [--rank 64] [--users 200] [--no-index]
+    python benchmarks/speed/top_n.py [--items 1000000] [--rank 64] [--users 200] [--decays 0 0.5 1] [--no-index]
 
 Made-up factors, whose j-th direction has the size j^-decay (0: all alike, the hardest; 1: as fits have), with log-normal
 norms; users by a ridge regression on 30 ratings. Everything on one thread. `lowkey` is all of `model.recommend`: the
@@ -105,10 +105,11 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--rank", type=int, default=64)
     parser.add_argument("--users", type=int, default=200)
+    parser.add_argument("--decays", type=float, nargs="+", default=[0.0, 0.5, 1.0])
     parser.add_argument("--no-index", action="store_true")
     options = parser.parse_args()
     with threadpool_limits(1):
-        for decay in (0.0, 0.5, 1.0):
+        for decay in options.decays:
             compare(options, decay)
 
 
