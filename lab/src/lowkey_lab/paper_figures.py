@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowkey_lab.papers.one_bit import MECHANISMS
 from lowkey_lab.papers.trace import lower_bound
 from lowkey_lab.pyplot import pyplot
 from lowkey_lab.trials import EXACT, OURS, PRINTED
@@ -22,6 +23,7 @@ Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 COLOURS = {PRINTED: "#D55E00", EXACT: "#0072B2", OURS: "#009E73", "not private": "#333333"}
 MARKS = "osD^vPX*"
+FLOORS = ("the mean of all ratings", "the user's own mean", "the commoner sign", "Popularity")  # dashed
 
 
 class Shape(NamedTuple):
@@ -32,6 +34,7 @@ class Shape(NamedTuple):
     panel: str = "data"
     label: str = ""
     log: tuple[bool, bool] = (True, True)
+    names: tuple[str, ...] = ()  # of the places along the axis, where they are not numbers
 
 
 VARIED = {  # by figure of the paper: the fact that it varies, and in words
@@ -49,7 +52,7 @@ SHAPES = {
     "dplmc-figure-2": Shape("error", panel="n_users", label="normalised squared error"),
     "dplmc-figure-3": Shape("error", "rank", "start", "normalised squared error", (False, True)),
     "onebit-figure-1": Shape("value", panel="link", label="average relative error"),
-    "onebit-figure-2": Shape("value", panel="link", label="accuracy", log=(True, False)),
+    "onebit-figure-2": Shape("value", "place", "link", "accuracy", (False, False), MECHANISMS),
     "onebit-figure-3": Shape("value", panel="link", label="accuracy", log=(True, False)),
     "onebit-figure-4": Shape("value", panel="share", label="average relative error"),
     "onebit-figure-5": Shape("value", panel="share", label="average relative error"),
@@ -73,6 +76,8 @@ def draw(name: str, rows: Rows, path: Path) -> list[Path]:
     kept = [row for row in kept if shape.measure in row["values"] and shape.panel in row["facts"]]
     if name == "trace-rates":
         kept = _over_n(kept)
+    if name.startswith("onebit"):
+        kept = [_placed(row) for row in kept if not _far_off(row, shape)]
     charts: dict[Path, Any] = {}
     if shape.panel == "figure":  # what a figure varies is not epsilon, but in Figure 3
         other = [row for row in kept if row["facts"]["figure"] in VARIED]
@@ -97,7 +102,7 @@ def _varied(rows: list[Row], shape: Shape) -> Any:
     plt = pyplot()
     figures = sorted({row["facts"]["figure"] for row in rows}, key=int)
     chart, axes = plt.subplots(1, len(figures), figsize=(max(9.0, 2.6 * len(figures)), 3.9), squeeze=False)
-    lines = list(dict.fromkeys((row["column"], row["algorithm"], row["facts"]["epsilon"]) for row in rows))
+    lines = sorted({(row["column"], row["algorithm"], row["facts"]["epsilon"]) for row in rows}, key=lambda k: k[2] or 99.0)
     for axis, figure in zip(axes.flat, figures, strict=True):
         fact, words = VARIED[figure]
         mine = [row for row in rows if row["facts"]["figure"] == figure]
@@ -114,7 +119,7 @@ def _varied(rows: list[Row], shape: Shape) -> Any:
                           color=COLOURS[column], marker=MARKS[at % len(MARKS)], markersize=4, capsize=2, linestyle="none",
                           label=f"{algorithm}{'' if epsilon is None else f', epsilon {epsilon:g}'}")  # fmt: skip
         axis.set_xticks(range(len(places)), [str(place).replace(" ", "\n") for place in places])
-        axis.set(title=f"Figure {figure}", xlabel=words)
+        axis.set(title=f"Figure {figure}", xlabel=words, xlim=(-0.5, len(places) - 0.5))
         axis.title.set_fontsize(10)
         axis.tick_params(labelsize=8)
         axis.grid(alpha=0.3, linewidth=0.5)
@@ -123,6 +128,17 @@ def _varied(rows: list[Row], shape: Shape) -> Any:
     chart.legend(list(handles.values()), list(handles), loc="lower center", ncols=2, fontsize=7.5, frameon=False)
     chart.tight_layout(rect=(0.0, 0.05 * math.ceil(len(handles) / 2) + 0.02, 1.0, 1.0))
     return chart
+
+
+def _far_off(row: Row, shape: Shape) -> bool:
+    """Output perturbation with noise that holds has errors beyond 10^7: it would flatten all others. The page has it."""
+    return shape.label not in ("accuracy",) and (row["column"], row["facts"]["mechanism"]) == (EXACT, "output")
+
+
+def _placed(row: Row) -> Row:
+    """With the mechanism's place among the four, none for what is not private."""
+    mechanism = row["facts"]["mechanism"]
+    return {**row, "facts": {**row["facts"], "place": MECHANISMS.index(mechanism) if mechanism in MECHANISMS else None}}
 
 
 def _over_n(rows: list[Row]) -> list[Row]:
@@ -137,7 +153,10 @@ def _over_n(rows: list[Row]) -> list[Row]:
 def _line(row: Row, shape: Shape) -> tuple[str, str, str]:
     """What belongs on one line: column, algorithm, and the start or the method where panels mix them."""
     start = row["facts"].get("start") if shape.panel != "start" else None
-    return row["column"], row["algorithm"], f", {start} start" if start else ""
+    algorithm = (
+        row["algorithm"].rpartition(",")[0] if shape.names and row["facts"]["place"] is not None else row["algorithm"]
+    )
+    return row["column"], algorithm, f", {start} start" if start else ""
 
 
 def _chart(rows: Sequence[Row], shape: Shape, bound: bool) -> Any:
@@ -197,13 +216,19 @@ def _plot(axis: Any, rows: Sequence[Row], shape: Shape, line: tuple[str, str, st
     for row in rows:
         at.setdefault(row["facts"][shape.along], []).append(row["values"][shape.measure])
     if set(at) == {None}:
-        axis.axhline(estimate(at[None]).mean, color=colour, linestyle="--" if "mean" in algorithm else ":", label=label)
+        axis.axhline(estimate(at[None]).mean, color=colour, linestyle="--" if algorithm in FLOORS else ":", label=label)
         return
     places = sorted(at)
     found = [estimate(at[place]) for place in places]
     y = np.array([one.mean for one in found])
     error = np.array([2.0 * one.error if math.isfinite(one.error) else 0.0 for one in found])
     style = "--" if "random" in start else "-"
+    if shape.names:
+        shift = 0.15 * (list(COLOURS).index(column) - 1)
+        axis.errorbar(
+            [place + shift for place in places], y, error, fmt=mark, markersize=4, capsize=2, color=colour, label=label
+        )
+        return
     axis.plot(places, y, marker=mark, markersize=4, color=colour, linestyle=style, linewidth=1.2, label=label)
     low = np.maximum(y - error, 0.5 * y) if shape.log[1] else y - error
     axis.fill_between(places, low, y + error, color=colour, alpha=0.18, linewidth=0.0)
@@ -213,9 +238,11 @@ def _dress(axis: Any, rows: Sequence[Row], shape: Shape, value: Any) -> None:
     names = {"n_users": f"{value:,} users" if isinstance(value, int) else "", "share": f"{value} observed",
              "start": f"{value} start", "epsilon": f"epsilon = {value}", "figure": f"Figure {value}"}  # fmt: skip
     ticks = sorted({row["facts"][shape.along] for row in rows if row["facts"][shape.along] is not None})
-    axis.set(xscale="log" if shape.log[0] else "linear", yscale="log" if shape.log[1] else "linear",
-             title=names.get(shape.panel, str(value)), xlabel=shape.along)  # fmt: skip
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    values = [row["values"][shape.measure] for row in rows]
+    wide = shape.log[1] and max(values) > 3.0 * min(values)  # a narrow range reads better on a linear axis
+    axis.set(xscale="log" if shape.log[0] else "linear", yscale="log" if wide else "linear",
+             title=names.get(shape.panel, str(value)), xlabel="" if shape.names else shape.along)  # fmt: skip
+    axis.set_xticks(ticks, shape.names or [f"{tick:g}" for tick in ticks])
     axis.xaxis.minorticks_off()
     axis.title.set_fontsize(10)
     axis.tick_params(labelsize=8)
