@@ -1,13 +1,12 @@
 """Lab room: stand-ins for the rating figures of the DPALS paper (3a, 3b, 5, 8, 9, 10, 12), on MovieLens 1M.
 
 Paper: Chien et al. 2021; the figures need MovieLens 10M. Here each of 2,000 users of MovieLens 1M stands for ``crowd``
-users with the same ratings: 240, so 480,000 people, as many as Netflix had. At the 70,000 of MovieLens 10M the printed form
-ends at the mean of all ratings. A tenth of the ratings of 1,000 users is the test. As in Table 4 k = 50, sigma_G = 2
-sigma_g, (nu, mu) = (1, 0.5), beta = 0.05 and 0.5 in Figure 3b; a tenth of mu^2 goes to Algorithm 3; rank 8 where the paper
-has up to 128. Rounds, ridge and steps are chosen for every cell on a draw that no trial uses, from four candidates of each
-method. *As printed* books as Table 4 does; *exact accounting* prices the mean rightly and takes Z as public. Beside stand
-DPFW, DP-SGD and DPALS with the ridge added after the projection, as its authors' public code has it, all with exact
-accounting.
+users with the same ratings: 240, so 480,000 people, as many as Netflix had; with fewer the printed form learns less. A
+tenth of the ratings of 1,000 users is the test. As in Table 4 k = 50, sigma_G = 2 sigma_g, (nu, mu) = (1, 0.5), beta = 0.05
+and 0.5 in Figure 3b; a tenth of mu^2 goes to Algorithm 3; rank 8 where the paper has up to 128. Rounds, ridge and steps are
+chosen for every cell on a draw that no trial uses, from four candidates of each method. *As printed* books as Table 4 does;
+*exact accounting* prices the mean rightly and takes Z as public. Beside stand DPFW, DP-SGD and DPALS with the ridge added
+after the projection, as its authors' public code has it, all with exact accounting.
 """
 
 from __future__ import annotations
