@@ -178,6 +178,8 @@ def _to_arrow(ids: Any) -> pa.Array:
         array = ids
     elif isinstance(ids, list) and 0 < len(ids) <= A_FEW and set(map(type, ids)) == {str}:
         array = _few_texts(ids)
+    elif isinstance(ids, list) and 0 < len(ids) <= A_FEW and set(map(type, ids)) == {np.int64}:  # of a model's answer
+        array = int64_array(np.array(ids))
     elif hasattr(ids, "__arrow_c_stream__"):  # polars, pandas, pyarrow and most tables' columns
         array = pa.chunked_array(ids)
     else:
