@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -37,12 +38,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
     films = facts["items"]
     (folder / "mine.csv").write_text(f'item,rating\n"{films[2]}",5\n"{films[7]}",1.5\n')
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
+    with contextlib.chdir(folder):
         assert run(shlex.split(f"release ratings.parquet {GOOD} --out made --quiet")) == 0
-    finally:
-        os.chdir(before)
     return folder
 
 

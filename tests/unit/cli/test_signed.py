@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -36,11 +36,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = write_taste(folder / "ratings.parquet", 300, 40, 10, seed=5)
     (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
     (folder / "about.toml").write_text(ABOUT)
-    os.chdir(folder)
-    assert lowkey("keygen curator") == lowkey("keygen forger") == 0
-    signed = "--about about.toml --sign curator.key"
-    assert lowkey(f"release {TABLE} --epsilon 1 --expected-users 300 --out signed -q {signed}") == 0
-    assert lowkey(f"release {TABLE} --epsilon 1000 --expected-users 300 --out weak -q") == 0
+    with contextlib.chdir(folder):
+        assert lowkey("keygen curator") == lowkey("keygen forger") == 0
+        signed = "--about about.toml --sign curator.key"
+        assert lowkey(f"release {TABLE} --epsilon 1 --expected-users 300 --out signed -q {signed}") == 0
+        assert lowkey(f"release {TABLE} --epsilon 1000 --expected-users 300 --out weak -q") == 0
     return folder
 
 
