@@ -181,7 +181,7 @@ def said(row: dict[str, Any]) -> str:
 
 
 def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
-    """A panel for every data set and goal; the mean over draws."""
+    """A panel for every data set and goal; the first draw alone, as others may have other weeks."""
     plt: Any = pyplot()
     table: Any = pd.DataFrame(rows)
     panels = list(table.groupby(["data", "goal"], sort=False))
@@ -189,10 +189,10 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
     names = {"single": "a single release at epsilon 4", "stream": "stream, epsilon 4 in all", "split": "even split"}
     colours = {"single": "#555555", "stream": "#0b6e4f", "split": "#c1440e", "floor": "#999999"}
     for axis, ((data, goal), part) in zip(axes[0], panels, strict=True):
-        means = part.groupby("week")[["floor", *names]].mean()
+        weeks = part[part["draw"] == part["draw"].min()].set_index("week")
         floor = "popularity" if goal == "lists" else "mean and own offset"
         for name, label in {**names, "floor": f"{floor}, not private"}.items():
-            line = means[name].dropna()
+            line = weeks[name].dropna()
             axis.plot(line.index, line, label=label, color=colours[name], ls=":" if name == "floor" else "-")
         axis.set(title=f"{data}, {goal}", xlabel="week", ylabel="Recall@20" if goal == "lists" else "RMSE")
         axis.spines[["top", "right"]].set_visible(False)
