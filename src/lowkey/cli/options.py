@@ -9,15 +9,12 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lowkey.errors import refuse
 from lowkey.methods.registry import private_methods
-
-if TYPE_CHECKING:
-    pass
 
 RATINGS = typer.Argument(
     help="The ratings: a file (parquet, csv, tsv, jsonl, arrow, feather, .inter), a folder of Parquet or of MovieLens, "

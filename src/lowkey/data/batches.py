@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from lowkey.data.columns import ColumnNames
 from lowkey.data.decoded import check_footer
-from lowkey.data.formats import mixed_files, parquet_files, unreadable
+from lowkey.data.formats import mixed_files, parquet_files, sound, unreadable
 from lowkey.data.ids import is_text, plain_values
 from lowkey.data.text_files import check_present
 from lowkey.errors import refuse, without_values
@@ -88,8 +88,7 @@ class ParquetBatches:
         with pyarrow.parquet.ParquetFile(file, read_dictionary=text, buffer_size=BUFFER_BYTES) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, columns=self.names.as_list()):
                 if batch.num_rows:
-                    batch.validate(full=True)  # Arrow believes a damaged file's indices
-                    yield batch
+                    yield sound(batch)
 
     def _column(self, batch: Any, name: str) -> pa.ChunkedArray:
         column, kind = batch.column(name), self.schema.field(name).type

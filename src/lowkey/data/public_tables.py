@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from lowkey.data.formats import existing_path, format_of, unreadable
+from lowkey.data.formats import existing_path, format_of, sound, unreadable
 from lowkey.data.ids import id_array, is_text
 from lowkey.data.text_files import check_present
 from lowkey.errors import InputError, refuse, without_values
@@ -59,9 +59,7 @@ def whole_table(source: Any) -> pa.Table:
             parse = pyarrow.csv.ParseOptions(delimiter="\t" if format == "tsv" else ",")
             if format != "parquet":
                 return pyarrow.csv.read_csv(file, parse_options=parse)
-            table = pyarrow.parquet.read_table(file)
-            table.validate(full=True)  # Arrow believes a damaged file's indices
-            return table
+            return sound(pyarrow.parquet.read_table(file))
 
         return without_values(read, unreadable(file, "Parquet" if format == "parquet" else format.upper()))
     no_table = InputError(what="table", got="something else", needed="a file, or a frame", try_="a pandas or Arrow table")
@@ -81,9 +79,7 @@ def _bad_catalogue(name: str) -> InputError:
 def _catalogue_column(file: Any, format: str, item: str) -> pa.ChunkedArray:
     if format == "parquet":
         check_present([item], pyarrow.parquet.read_schema(file).names, sure_header=True)
-        column = pyarrow.parquet.read_table(file, columns=[item]).column(item)
-        column.validate(full=True)  # Arrow believes a damaged file's indices
-        return column
+        return sound(pyarrow.parquet.read_table(file, columns=[item])).column(item)
     delimiter = "\t" if format == "tsv" else ","
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
     names = pyarrow.csv.open_csv(file, parse_options=parse).schema.names

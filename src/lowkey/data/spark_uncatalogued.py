@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from lowkey.data.columns import names_for, refuse_no_rows
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import refuse_missing
+from lowkey.data.spark_blocks import GroupByUser
 from lowkey.data.spark_errors import on_driver
-from lowkey.data.spark_rows import GroupByUser, chosen_columns, gathered, tidied, unordered_duplicates
+from lowkey.data.spark_rows import chosen_columns, gathered, tidied, unordered_duplicates
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import quotes_nobody
 

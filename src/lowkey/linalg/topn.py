@@ -9,6 +9,8 @@ import scipy.sparse
 from numba import njit
 from numpy.typing import NDArray
 
+ROUNDING = 2.0**-23  # of a sum of single-precision products, per term
+
 
 def top_n(
     scores: NDArray[Any], n: int, excluded: scipy.sparse.csr_array | None = None
@@ -79,20 +81,14 @@ class ByNorm:
     def best(self, user: NDArray[Any], n: int, skipped: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Positions and scores of the n best that are not ``skipped``, best first, ties by position."""
         shared, reach = float(self.mean @ user), float(np.linalg.norm(user)) * (1.0 + ROUNDING * len(user))
-        own, positions, best = (
-            np.asarray(user, np.float32),
-            np.full(n, len(self.order), np.int64),
-            np.full(n, -np.inf, np.float32),
-        )
+        own = np.asarray(user, np.float32)
+        positions, best = np.full(n, len(self.order), np.int64), np.full(n, -np.inf, np.float32)
         for at, start in enumerate(self.starts):
             part = slice(start, start + self.block)
             if self.bases[at] + self.norms[at] * reach + abs(self.bases[at]) * ROUNDING < best[-1]:
                 break
             _merge(self.vectors[part] @ own + self.base[part], self.order[part], skipped, positions, best)
         return positions, best + np.float32(shared)
-
-
-ROUNDING = 2.0**-23  # of a sum of single-precision products, per term
 
 
 @njit(cache=True, nogil=True)
