@@ -6,13 +6,13 @@ shape that it will have, every step that follows a post is taken once, and the m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
 from sklearn.base import clone
 
-from lowkey.cli.training import NOMINAL_ITEMS, Order
+from lowkey.cli.training import Order
 from lowkey.data.domain import Domain
 from lowkey.data.ids import splitmix64
 from lowkey.errors import LowkeyError, refuse
@@ -25,10 +25,11 @@ PEOPLE, ITEMS_EACH = 400, 20
 
 def rehearse(order: Order) -> None:
     """Refuse an order whose fit does not come to its end, or not to a model that can be released."""
-    domain = order.domain(range(NOMINAL_ITEMS) if order.selection else None)
-    estimator: Any = clone(order.resolved[0])
+    planned, settings = order.resolved
+    domain, estimator = settings.domain, cast(Any, clone(planned))
     try:
-        fitted = estimator.fit(made_up_people(domain), domain=domain, billboard=Billboard(noise=SeededNoise(0)))
+        people, billboard = made_up_people(domain), Billboard(noise=SeededNoise(0))
+        fitted = estimator.fit(people, domain=domain, billboard=billboard, settings=settings)
         describe(fitted.model_)
         _, scores = fitted.recommend({} if domain.kind == "ratings" else [], n=1)
         trouble = "" if np.isfinite(scores).all() else "scores that are no numbers"
