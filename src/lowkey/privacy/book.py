@@ -1,9 +1,10 @@
-"""Gate room: what a ledger's lines say: what was planned and spent, and what is promised for all of it together."""
+"""Gate room: what a ledger's lines say: what was planned, spent and is still held, and what is promised for all of it."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lowkey.errors import InputError, LedgerError, LowkeyError
@@ -145,3 +146,20 @@ def check_units(earlier: Plan, plan: Plan) -> None:
             needed=f"{earlier.unit}, as {earlier.method} before",
             try_="the same unit and adjacency, or another ledger",
         )
+
+
+def held_lines(records: Sequence[Record], is_held: Callable[[int], bool]) -> list[Line]:
+    """Of every plan whose line is held: its posts that are still to come, and what it holds for the plan after it."""
+    posted: Counter[tuple[int, str]] = Counter()
+    for record in records:
+        if record["kind"] == "reserve" and "plan" in record:
+            posted[record["plan"], record["line"]["name"]] += record["line"]["times"]
+    held: list[Line] = []
+    for record in records:
+        if record["kind"] != "plan" or not is_held(record["seq"]):
+            continue
+        for line in Plan.from_json(record["plan"]).lines:
+            left = line.times - posted[record["seq"], line.name]
+            held += [replace(line, times=left)] if left > 0 else []
+        held += map(Line.from_json, record.get("then", []))
+    return held

@@ -28,9 +28,8 @@ from typing import Any
 
 from lowkey.errors import BudgetError, LedgerError, refuse
 from lowkey.privacy.anchor import Anchor
-from lowkey.privacy.book import START, Book, check_units
+from lowkey.privacy.book import START, Book, check_units, held_lines
 from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
-from lowkey.privacy.held import held_lines
 from lowkey.privacy.kept import Paid
 from lowkey.privacy.left import too_much
 from lowkey.privacy.locks import Hold, is_held, one_writer
