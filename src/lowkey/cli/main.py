@@ -6,6 +6,9 @@ theirs: it could quote somebody's data. LOWKEY_DEBUG=1 shows it, for public data
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import os
 import re
 import signal
@@ -14,11 +17,10 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 
-from lowkey.cli.groups import ungrouped
 from lowkey.errors import LedgerError, LowkeyError, VerifyError, printable
 
 # By name, and loaded by name: some commands belong to the lab, which the public rooms never import.
@@ -77,6 +79,32 @@ def build_app(command: str | None = None) -> typer.Typer:
         else:
             app.command(name)(ungrouped(found))
     return app
+
+
+def ungrouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as the parser wants it: in the place of a parameter that is a dataclass stand the fields of that."""
+    hints = get_type_hints(command, include_extras=True)
+    plain, groups = list[inspect.Parameter](), dict[str, Any]()
+    for name, parameter in inspect.signature(command).parameters.items():
+        if dataclasses.is_dataclass(kind := hints[name]):
+            groups[name], types = kind, get_type_hints(kind, include_extras=True)
+            plain += [
+                inspect.Parameter(field.name, parameter.kind, default=field.default, annotation=types[field.name])
+                for field in dataclasses.fields(kind)
+            ]
+        else:
+            plain.append(parameter.replace(annotation=hints[name]))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: kind(**{f.name: given.pop(f.name) for f in dataclasses.fields(kind)}) for name, kind in groups.items()
+        }
+        command(**given, **made)
+
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in plain}
+    vars(run)["__signature__"] = inspect.Signature(plain)
+    return run
 
 
 def run(arguments: list[str]) -> int:
