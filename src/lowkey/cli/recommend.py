@@ -172,7 +172,6 @@ def _ids(given: list[str]) -> list[str]:
 def _lists_for_all(model: Any, table: Table, options: dict[str, Any], out: Path, screen: Screen) -> None:
     import pyarrow as pa
 
-    from lowkey.cli.tables import check_table_file, write_table
     from lowkey.data.columns import ColumnNames
     from lowkey.data.formats import existing_path, format_of, read_columns
     from lowkey.data.text_files import Text
@@ -239,3 +238,27 @@ def read_history(path: Path, item: str, rating: str | None) -> Any:
     if len(history) < len(ids):
         refuse("--history", got="the same item twice", needed="each item once", try_="keeping the last")
     return history
+
+
+ENDINGS = (".parquet", ".csv", ".jsonl")
+
+
+def check_table_file(path: Path) -> None:
+    """Before anything is computed."""
+    if path.suffix not in ENDINGS or not path.absolute().parent.is_dir():
+        refuse("--out", got=repr(str(path)), needed=f"a name that ends in {', '.join(ENDINGS)}, in a folder that exists",
+               try_="--out lists.parquet")  # fmt: skip
+
+
+def write_table(table: Any, path: Path) -> None:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(table, path)
+    elif path.suffix == ".csv":
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(table, path)
+    else:
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
