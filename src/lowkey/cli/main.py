@@ -31,7 +31,7 @@ COMMANDS = {
     "recommend": "lowkey.cli.recommend:recommend",
     "similar": "lowkey.cli.recommend:similar",
     "verify": "lowkey.cli.verify:verify",
-    "keygen": "lowkey.cli.keygen:keygen",
+    "keygen": "lowkey.cli.verify:keygen",
     "explain": "lowkey.cli.verify:explain",
     "evaluate": "lowkey.evaluation.commands:evaluate",
     "curve": "lowkey.evaluation.curve:curve",

@@ -1,4 +1,4 @@
-"""Public room: `lowkey verify` and `lowkey explain`: a release checked without the data, as claims and as sentences."""
+"""Public room: `lowkey verify`, `explain` and `keygen`: a release checked without the data, and the keys that sign it."""
 
 from __future__ import annotations
 
@@ -112,3 +112,23 @@ def explain(folder: o.Folder) -> None:
         screen.say(f"\n{title}:", "bold")
         for entry in entries:
             screen.say(f"- {entry}")
+
+
+def keygen(
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="NAME.key and NAME.pub are written.", show_default=False)],
+    as_json: o.Json = False,
+) -> None:
+    """Make a pair of keys: NAME.key signs (keep it to yourself), NAME.pub checks (publish it, not with the releases).
+
+    Both are files of minisign, too.
+
+    Example: lowkey keygen curator
+    """
+    from lowkey.release.signing import new_keys
+
+    secret, public = Path(f"{name}.key"), Path(f"{name}.pub")
+    text = new_keys(secret, public)
+    screen = Screen(as_json=as_json)
+    screen.say(f"Wrote {secret}, which signs: lowkey release … --sign {secret}")
+    screen.say(f"Wrote {public}, which checks: lowkey verify release --key {public}, or --key {text}")
+    screen.result({"secret": str(secret), "public": str(public), "key": text})
