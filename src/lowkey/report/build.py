@@ -12,11 +12,10 @@ from lowkey.errors import PlanError
 from lowkey.privacy.accounting import second_opinion
 from lowkey.privacy.guarantee import OUTSIDE, Guarantee
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.price import at_most
+from lowkey.privacy.price import at_most, percent
 from lowkey.privacy.verdict import verdict
 from lowkey.report.about import by_the_curator
-from lowkey.report.attack import describe_attack
-from lowkey.report.contents import Accountant, AuditedReport, Point, PrivacyReport
+from lowkey.report.contents import Accountant, Attack, AuditedReport, Detection, Point, PrivacyReport
 from lowkey.report.posts import describe_history, describe_posts, fits_in_words
 from lowkey.report.questions import questions, registry_entry
 
@@ -53,6 +52,7 @@ IF_WRONG = (
     "publish no more on this ledger, and treat what was released as if it had the smaller protection.",
     "If the ledger was lost, an older copy must not be used: it would spend the same budget twice.",
 )
+FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 GENERAL_CAVEATS = (
     "The guarantee holds if the listed facts and all hyper-parameters were chosen without looking at these data.",
     "Two people together are protected less than one: a group of k pays up to k times mu.",
@@ -161,4 +161,25 @@ def _budget_in_words(ledger: Ledger, guarantee: Guarantee) -> str:
     return (
         f"All releases on these people together may cost epsilon {epsilon:g} at delta {delta:g}; "
         f"{at_most(guarantee.epsilon, 4)} of it is spent."
+    )
+
+
+def describe_attack(guarantee: Guarantee) -> Attack:
+    """At best, by one who knows everything except which of two neighbouring data sets was used, and tests for it."""
+    price, unit = guarantee.price, guarantee.unit
+    wrong, found = unit.accused
+    words = (
+        f"{unit.coin}. An attacker who sees the release and knows everything else, even all the other data, guesses at "
+        f"most {percent(price.best_guess)} of them right on average; tossing the coin again gets 50 %. If the attacker may "
+        f"falsely accuse 5 % of {wrong}, at most {percent(price.detected(0.05))} of {found} are found; accusing at random "
+        "would find 5 %."
+    )
+    return Attack(
+        best_success=price.best_guess,
+        in_words=words,
+        detections=tuple(Detection(false_alarms=a, detected=price.detected(a)) for a in FALSE_ALARMS),
+        trade_off=price.trade_off,
+        gaussian=price.gaussian,
+        own_delta=price.own_delta,
+        slack=price.slack,
     )
