@@ -110,7 +110,7 @@ def curve(
     show_figures(screen, f"{runs[0].method} against its floor and ceiling", found)
     screen.say(verdict.sentence, "bold")
     if figure is not None:
-        from lowkey.report.quality import quality_figure
+        from lowkey.report.charts import quality_figure
 
         levels = {CEILING: verdict.ceiling, runs[-1].name: verdict.floor}
         figure.write_text(quality_figure(measure, verdict.values, levels, verdict.epsilon), "utf-8")

@@ -6,7 +6,7 @@ Colours come from the page's style sheet by class, for light and dark alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from lowkey.report.contents import History, Point, Post
@@ -21,6 +21,12 @@ STANDALONE = (
     ".seen{fill:none;stroke:#b3541e;stroke-width:2}.guess{fill:none;stroke:#59626e;stroke-dasharray:4 4}"
     "</style>"
 )
+ON_WHITE = (
+    "svg{font:11px system-ui,sans-serif;background:#fff}text{fill:#333}.middle{text-anchor:middle}.end{text-anchor:end}"
+    ".grid{stroke:#e2e2e2}.line{fill:none;stroke:#1f6feb;stroke-width:2}.dot{fill:#1f6feb}.guess{fill:none;stroke:#777;"
+    "stroke-dasharray:4 3}.soft{fill:#666}"
+)
+ROOM = 0.08  # of the range of a quality, above and below
 
 
 def share_bars(posts: Sequence[Post]) -> str:
@@ -85,6 +91,30 @@ def trade_off_chart(detected: Callable[[float], float], seen: Places = (), style
         *_titles("falsely accused", "found, at most"),
     ]
     return _svg("What an attacker can at best detect", HEIGHT, parts)
+
+
+def quality_figure(measure: str, found: Mapping[float, float], levels: Mapping[str, float], chosen: float | None) -> str:
+    """``found`` is the quality of each epsilon, ``levels`` are lines across (floor, ceiling); ``chosen`` gets a dot."""
+    values = [*found.values(), *levels.values()]
+    spread = max(max(values) - min(values), 1e-9)
+    low, high = min(values) - ROOM * spread, max(values) + ROOM * spread
+    ends = [math.log2(epsilon) for epsilon in found] or [0.0]
+    x = _scale(min(ends) - 0.3, max(ends) + 0.3, LEFT, WIDTH - RIGHT)
+    y = _scale(low, high, HEIGHT - BOTTOM, TOP)
+    ticks = [low + ROOM * spread + spread * at / 4.0 for at in range(5)]
+    parts = [
+        *_grid([(x(math.log2(e)), f"{e:g}") for e in found], [(y(t), f"{t:.3g}") for t in ticks]),
+        *(_path([(LEFT, y(level)), (WIDTH - RIGHT, y(level))], "guess") for level in levels.values()),
+        _path([(x(math.log2(e)), y(value)) for e, value in found.items()], "line"),
+        *(  # at either end, as floor and ceiling may be one line
+            f'<text class="soft {kind}" x="{at}" y="{y(level) - 4:.1f}">{name}</text>'
+            for (name, level), kind, at in zip(levels.items(), ("", "end"), (LEFT + 4, WIDTH - RIGHT - 4), strict=True)
+        ),
+        *(_dot(x(math.log2(e)), y(value)) for e, value in found.items() if e == chosen),
+        *_titles("epsilon", measure),
+    ]
+    drawing = _svg(f"{measure} against epsilon", HEIGHT, [f"<style>{ON_WHITE}</style>", *parts])
+    return drawing.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1) + "\n"
 
 
 def _svg(title: str, height: float, parts: Sequence[str]) -> str:
