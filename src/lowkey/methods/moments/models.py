@@ -12,7 +12,6 @@ from lowkey.methods.base import Released
 from lowkey.methods.counts import count_posterior
 from lowkey.methods.moments.ease import clean_gram, ease_weights
 from lowkey.methods.moments.factor_fit import clean_cocounts, fit_factors
-from lowkey.methods.moments.fission import split_noise
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.ranking import ranked
 
@@ -103,3 +102,20 @@ def _row_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Relea
 def _tail(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Items outside the head follow after it, by their posted counts: scores in -2..-1 below the head's least."""
     return np.clip(counts / max(float(counts.max()), 1e-9), 0.0, 1.0) - 2.0
+
+
+Matrix = NDArray[np.float64]
+
+
+def split_noise(
+    matrix: Matrix, std: float, gamma: float = 0.5, seed: int = 0
+) -> tuple[tuple[Matrix, float], tuple[Matrix, float]]:
+    """matrix = signal + symmetric noise of known ``std`` (sqrt(2) std on the diagonal): two matrices and their stds.
+
+    M + gamma Z and M - Z/gamma, for fresh Z of the same law, have noises of covariance std^2 - std^2 = 0, so they are
+    independent; together they hold no more than M does. Z is public randomness on a public matrix.
+    """
+    z = np.random.default_rng(seed).standard_normal(matrix.shape)
+    z = (z + z.T) * (std / np.sqrt(2.0))
+    first = (matrix + gamma * z, std * np.sqrt(1.0 + gamma**2))
+    return first, (matrix - z / gamma, std * np.sqrt(1.0 + gamma**-2))
