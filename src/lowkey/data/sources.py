@@ -16,7 +16,6 @@ from lowkey.data.columns import ColumnNames
 from lowkey.data.text_files import check_present
 from lowkey.errors import InputError, refuse, without_values
 
-STORES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "file")
 DATABASES = ("sqlite", "duckdb", "postgresql", "postgres")
 
 
