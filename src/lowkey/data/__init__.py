@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from lowkey.lazy import names_of
 
 if TYPE_CHECKING:
-    from lowkey.data.accepted import as_ratings
     from lowkey.data.domain import Domain, Scale
     from lowkey.data.public_tables import read_catalogue
     from lowkey.data.ratings import Block, Ratings
-    from lowkey.data.readers import from_frame, read_ratings, read_uncatalogued
+    from lowkey.data.readers import as_ratings, from_frame, read_ratings, read_uncatalogued
     from lowkey.data.uncatalogued import UncataloguedRatings
 
 __all__ = [
@@ -34,7 +33,7 @@ __getattr__ = names_of(
         "Scale": "domain",
         "Block": "ratings",
         "Ratings": "ratings",
-        "as_ratings": "accepted",
+        "as_ratings": "readers",
         "from_frame": "readers",
         "read_catalogue": "public_tables",
         "read_ratings": "readers",

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, NamedTuple, Self, Unpack
 from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 
-from lowkey.data.accepted import FrameColumns, as_ratings
 from lowkey.data.domain import Domain
 from lowkey.data.public import Public
 from lowkey.data.ratings import Ratings
+from lowkey.data.readers import FrameColumns, as_ratings
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import AbsentError, InputError, refuse

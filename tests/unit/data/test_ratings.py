@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowkey.data.accepted import as_ratings
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
+from lowkey.data.readers import as_ratings
 from lowkey.errors import ClosedError, InputError
 
 SIX_ITEMS = Domain(6, (1, 5))
