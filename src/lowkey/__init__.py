@@ -21,9 +21,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.data.public_tables import read_catalogue
     from lowkey.data.ratings import Ratings
     from lowkey.data.readers import from_frame, read_ratings, read_uncatalogued
-    from lowkey.data.spark_rows import from_spark
+    from lowkey.data.spark_rows import from_spark, uncatalogued_from_spark
     from lowkey.data.spark_timed import timed_from_spark
-    from lowkey.data.spark_uncatalogued import uncatalogued_from_spark
     from lowkey.data.timed import TimedRatings
     from lowkey.engines.local import LocalEngine
     from lowkey.engines.spark import SparkEngine
@@ -63,9 +62,8 @@ HOMES = {
     "lowkey.data.ratings": ("Ratings",),
     "lowkey.data.public_tables": ("read_catalogue",),
     "lowkey.data.readers": ("from_frame", "read_ratings", "read_uncatalogued"),
-    "lowkey.data.spark_rows": ("from_spark",),
+    "lowkey.data.spark_rows": ("from_spark", "uncatalogued_from_spark"),
     "lowkey.data.spark_timed": ("timed_from_spark",),
-    "lowkey.data.spark_uncatalogued": ("uncatalogued_from_spark",),
     "lowkey.engines.local": ("LocalEngine",),
     "lowkey.engines.spark": ("SparkEngine",),
     "lowkey.methods.catalogue": ("PrivateCatalogue",),

@@ -78,8 +78,7 @@ class Cluster:
         from lowkey.data.domain import Scale
         from lowkey.data.formats import format_of
         from lowkey.data.spark_errors import on_driver
-        from lowkey.data.spark_rows import from_spark
-        from lowkey.data.spark_uncatalogued import uncatalogued_from_spark
+        from lowkey.data.spark_rows import from_spark, uncatalogued_from_spark
 
         if "://" in table.file or table.time or table.missing != "error":
             refuse("--engine spark", got="an address, --time or --missing", needed="a local path without them",

@@ -4,6 +4,8 @@
 checks, the same keys, the same blocks. The frame of blocks is kept (in memory and on the executors' disks) for the sweeps.
 A part that is lost is made again from the caller's frame, so that frame must give the same rows every time.
 """
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow.compute makes its functions when it is imported)
 
 from __future__ import annotations
 
@@ -14,16 +16,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from lowkey.data.assemble import settled_duplicates
 from lowkey.data.axes import PartOfAxes
 from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, refuse_foreign_items, refuse_no_rows
 from lowkey.data.domain import Domain, Scale
+from lowkey.data.ids import refuse_missing
 from lowkey.data.ratings import Ratings
 from lowkey.data.rows import Block, Rows
 from lowkey.data.spark_blocks import BLOCK_COLUMNS, GroupByUser, OverItems, TidyIds
 from lowkey.data.spark_errors import from_words, on_driver, on_executor
 from lowkey.data.text_files import check_present
+from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import quotes_nobody, refuse
 
 
@@ -178,3 +183,45 @@ def check_told_apart(names: ColumnNames, frame: Any) -> None:
             needed="each name once",
             try_="renaming one",
         )
+
+
+@quotes_nobody
+def uncatalogued_from_spark(
+    frame: Any,
+    *,
+    user: str,
+    item: str,
+    rating: str | None = None,
+    rating_range: tuple[float, float] | None = None,
+    feedback: str = "ratings",
+    partitions: int | None = None,
+    duplicates: str | None = None,
+) -> UncataloguedRatings:
+    """As `from_spark`, where even the list of items is private. Its `with_items` leads to `Ratings`.
+
+    The driver holds the ids that occur, closed, as it holds the sums over them.
+
+    Parameters
+    ----------
+    frame, user, item, rating, partitions, duplicates
+        As in `from_spark`.
+    rating_range, feedback
+        As in `Domain`.
+
+    Examples
+    --------
+    >>> rows = lk.uncatalogued_from_spark(frame, user="who", item="film", feedback="binary")  # doctest: +SKIP
+    >>> ids = lk.PrivateCatalogue(1.0, 1e-6).select(rows, board, engine=lk.SparkEngine(spark))  # doctest: +SKIP
+    """
+    scale = Scale(feedback, rating_range)
+    duplicates = unordered_duplicates(scale, duplicates)
+    names = names_for(scale, user, item, rating)
+    frame = chosen_columns(frame, names)
+    ids: Any = on_driver(lambda: tidied(frame.select(f"`{item}`"), item).distinct().toArrow().column(0).combine_chunks())
+    if not len(ids):
+        refuse_no_rows()
+    if ids.null_count:
+        refuse_missing(f"column {item!r}")
+    domain = Domain(ids.take(pc.sort_indices(ids)), rating_range, feedback)
+    rows, _ = gathered(frame, names, GroupByUser(names, domain, duplicates, "error"), partitions)
+    return UncataloguedRatings.of(scale, domain.item_ids, rows)
