@@ -143,8 +143,9 @@ def head(
 
 def _opened(place: Path, expect_head: str | None = None) -> Ledger:
     """A ledger with its chain checked; the one in a release is a copy, which nobody writes to."""
+    from lowkey.privacy.chain import LEDGER
     from lowkey.privacy.ledger import Ledger
-    from lowkey.release.folder import LEDGER, MANIFEST
+    from lowkey.release.folder import MANIFEST
 
     file = place / LEDGER if place.is_dir() else place
     if not file.is_file():

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from lowkey import __version__
 from lowkey.cli.screen import Screen
-from lowkey.cli.training import OWN_LEDGER, Order
+from lowkey.cli.training import Order
 from lowkey.errors import LowkeyError, refuse
+from lowkey.privacy.chain import LEDGER
 from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan
@@ -96,12 +97,12 @@ def _locked(folder: Path) -> int | None:
 
 def _has_posts(folder: Path) -> bool:
     """Posts, or reservations on its own ledger: those count though their posts were lost."""
-    return bool(KeptPosts(folder).seqs()) or ((folder / OWN_LEDGER).exists() and bool(Ledger(folder / OWN_LEDGER).spent()))
+    return bool(KeptPosts(folder).seqs()) or ((folder / LEDGER).exists() and bool(Ledger(folder / LEDGER).spent()))
 
 
 def _told(folder: Path, order: Order, plans: list[Plan]) -> str:
     """What was spent, and where it is; nothing, if that is so."""
-    path = order.ledger if order.ledger is not None else folder / OWN_LEDGER
+    path = order.ledger if order.ledger is not None else folder / LEDGER
     if not path.exists() or not _has_posts(folder):
         return ""
     ledger = Ledger(path)

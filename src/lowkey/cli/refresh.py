@@ -92,7 +92,7 @@ def _told_if_cut_off(stream: Path, screen: Screen) -> Generator[None]:
     except LowkeyError:
         raise
     except BaseException:
-        from lowkey.methods.stream import LEDGER
+        from lowkey.privacy.chain import LEDGER
         from lowkey.privacy.ledger import Ledger
 
         if (stream / LEDGER).exists():

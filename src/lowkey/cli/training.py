@@ -23,13 +23,13 @@ from lowkey.methods.catalogue import PrivateCatalogue
 from lowkey.methods.choice import GOALS, default_method
 from lowkey.methods.registry import estimator
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.chain import LEDGER
 from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, check_epsilon_delta
 from lowkey.privacy.price import at_most
 
 LARGEST_EPSILON = 1e4
-OWN_LEDGER = "ledger.jsonl"  # of a release whose people share none, beside its kept posts
 NOMINAL_ITEMS = 1000  # of a private catalogue, whose size nobody knows before
 
 
@@ -161,7 +161,7 @@ class Order:
         """With a folder to keep the posts in: a fit that is cut off can go on with them."""
         if keep is None:
             return Billboard(self.open_ledger())
-        return Billboard(self.open_ledger(keep / OWN_LEDGER), kept=KeptPosts(keep), pay_again=pay_again)
+        return Billboard(self.open_ledger(keep / LEDGER), kept=KeptPosts(keep), pay_again=pay_again)
 
 
 def train(

@@ -24,6 +24,7 @@ from lowkey.methods.running import running
 from lowkey.methods.streamed import StreamCurator
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.chain import LEDGER
 from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.noise import NoiseSource, secret_bytes
@@ -31,7 +32,7 @@ from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Plan
 from lowkey.privacy.stream import Schedule
 
-LEDGER, POSTS, PRIVATE = "ledger.jsonl", "posts", "private"
+POSTS, PRIVATE = "posts", "private"
 SPEAKS_ONCE = (
     "Everybody speaks once in this stream, by the calendar, with all ratings up to then; what they rate later has no part "
     "in it. The guarantee is for all of its releases together, made or not."

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from lowkey.errors import LedgerError, refuse
 
 Record = dict[str, Any]
+LEDGER = "ledger.jsonl"  # of a folder that has its own: a release, a stream, posts that are paid for
 MAX_LINE = 1 << 22  # bytes
 
 

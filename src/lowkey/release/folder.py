@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lowkey.errors import InputError, VerifyError
+from lowkey.privacy.chain import LEDGER
 
 FORMAT = "lowkey-release/1"
 MANIFEST = "manifest.json"
-MODEL, ITEMS, LEDGER = "model.safetensors", "items.parquet", "ledger.jsonl"
+MODEL, ITEMS = "model.safetensors", "items.parquet"
 REPORT, REPORT_PAGE, CARD = "privacy_report.json", "privacy_report.html", "MODEL_CARD.md"
 FILES = (MODEL, ITEMS, LEDGER, REPORT, REPORT_PAGE, CARD)  # and the manifest
 POSTS = "posts.safetensors"  # what the model was made from, where that is small
