@@ -1,13 +1,27 @@
-"""Public room: the public bound on the norm of a user's row, for the methods that post Gram matrices of rows."""
+"""Public room: what methods that bound a user's whole row share: the user's own offset, and a public bound on the norm."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
+from lowkey.methods.base import Settings
 
 TYPICAL_RATINGS = 80  # per user, as in the experiments of Jain et al. 2018
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSettings(Settings):
+    """Of a method whose users take an offset of their own from their rows, or none."""
+
+    offset_reg: float | None
+
+    @property
+    def damping(self) -> float:
+        """Of a user's own offset; infinite: none."""
+        return math.inf if self.offset_reg is None else self.offset_reg
 
 
 def rating_spread(domain: Domain) -> float:

@@ -8,15 +8,14 @@ from typing import Any
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.methods.base import Settings
-from lowkey.methods.rows import rating_spread
+from lowkey.methods.rows import RowSettings, rating_spread
 
 GRAM_ITEMS = 2048  # above, the n_items^2 numbers of a Gram matrix are left alone
 TYPICAL_RANK = 4.0  # equal directions make up a matrix of ratings: for the default nuclear norm
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrankWolfeSettings(Settings):
+class FrankWolfeSettings(RowSettings):
     n_iter: int
     form: str  # "gram" or "power"
     power_steps: int
@@ -24,7 +23,6 @@ class FrankWolfeSettings(Settings):
     row_norm: float
     residual_norm: float
     nuclear_norm: float | None  # None: not needed by a refit
-    offset_reg: float | None
     reg: float | None  # None: each direction's follows from what its round posted
     eigenvalue_bias: str = "noise"  # raises the eigenvalue that steps are divided by: by the noise, or "none"
     noise_schedule: float = 0.0  # round t gets a share of the budget in proportion to t^schedule
@@ -32,11 +30,6 @@ class FrankWolfeSettings(Settings):
     def told(self) -> dict[str, Any]:
         told: dict[str, Any] = {"row_norm": self.row_norm}
         return told if self.step == "corrective" else {**told, "nuclear_norm": self.nuclear_norm}
-
-    @property
-    def damping(self) -> float:
-        """Of a user's own offset; infinite: none."""
-        return math.inf if self.offset_reg is None else self.offset_reg
 
     @property
     def refits_offset(self) -> bool:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from lowkey.methods.base import Settings
+from lowkey.methods.rows import RowSettings
 
 SIGNAL_STD = 0.1  # of the rating range: how far users' tastes move a rating
 LENGTHS = 2.0  # bounds on rows, in units of a typical row's length
@@ -15,7 +15,7 @@ SPECTRAL_ITEMS = 1000  # "auto" takes the private start up to here: its noise gr
 
 
 @dataclass(frozen=True, kw_only=True)
-class LMCSettings(Settings):
+class LMCSettings(RowSettings):
     rank: int
     n_iter: int
     step: float
@@ -33,11 +33,6 @@ class LMCSettings(Settings):
     offset_reg: float | None = 5.0
     averaged: float = 0.3  # the model is the mean of this share of the rounds, the last ones; 0: of the last alone
     item_reg: float = 4.0  # a ridge on the items' side, in units of what the known noise calls for
-
-    @property
-    def damping(self) -> float:
-        """Of a user's own offset; infinite: none."""
-        return math.inf if self.offset_reg is None else self.offset_reg
 
     def told(self) -> dict[str, Any]:
         return {"rank": self.rank, "n_iter": self.n_iter, "user_norm": self.user_norm}

@@ -7,7 +7,6 @@ paper's is private; after cleansing, users predict by a ridge regression on the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +19,11 @@ from lowkey.kernels.svd import CleansedMoments, RatingDensity
 from lowkey.kernels.walk import Walk
 from lowkey.linalg.leading import leading_eigenpairs
 from lowkey.linalg.packed import packed_length, unpack
-from lowkey.methods.base import Budget, Recommender, Released, Settings
+from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import either, flag, not_negative, positive, whole, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.means import ask_means, means_requests
-from lowkey.methods.rows import default_row_norm, need_ratings, rating_spread
+from lowkey.methods.rows import RowSettings, default_row_norm, need_ratings, rating_spread
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 
@@ -34,19 +33,13 @@ MOST_ITEMS = 1 << 15  # the matrix of their pairs takes 8 GB
 
 
 @dataclass(frozen=True, kw_only=True)
-class SVDSettings(Settings):
+class SVDSettings(RowSettings):
     rank: int
     cleansing: bool
     row_norm: float
     residual_bound: float
-    offset_reg: float | None
     scaling: str | float
     reg: float
-
-    @property
-    def damping(self) -> float:
-        """Of a user's own offset; infinite: none."""
-        return math.inf if self.offset_reg is None else self.offset_reg
 
     def told(self) -> dict[str, Any]:
         return {"residual_bound": self.residual_bound} if self.cleansing else {"row_norm": self.row_norm}
