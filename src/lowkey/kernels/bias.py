@@ -68,18 +68,19 @@ class ItemCounts(Sweep):
         return (Statistic("item_counts", (self.n_items,), Grid.for_bound(1.0, BITS), bound, 1 << BITS),)
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
-        _add_counts(block.offsets, block.items, Grid.for_bound(1.0, BITS).step, sums["item_counts"])
+        add_counts(block.offsets, block.items, 1.0, Grid.for_bound(1.0, BITS).step, sums["item_counts"])
         return None
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
-def _add_counts(offsets, items, step, counts):
+@njit(cache=True, nogil=True)
+def add_counts(offsets, items, weight, step, counts):
+    """weight/sqrt(m) for each of a user's m items: of norm ``weight``."""
     for u in range(len(offsets) - 1):
-        lo, hi = offsets[u], offsets[u + 1]
-        if hi > lo:
-            units = to_units(shrink_factor(float(hi - lo), 1.0), step)
-            if fits((hi - lo) * float(units) ** 2, 1.0, step):
-                for p in range(lo, hi):
+        m = offsets[u + 1] - offsets[u]
+        if m > 0:
+            units = to_units(weight * shrink_factor(float(m), 1.0), step)
+            if fits(m * float(units) ** 2, weight, step):
+                for p in range(offsets[u], offsets[u + 1]):
                     counts[items[p]] += units
 
 

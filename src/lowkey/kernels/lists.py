@@ -27,7 +27,8 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from lowkey.data.ratings import Block
-from lowkey.kernels.bounding import fits, shrink_factor, to_units
+from lowkey.kernels.bias import add_counts
+from lowkey.kernels.bounding import fits, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.moments import head_rows
 from lowkey.kernels.sweep import Local, Sums, Sweep
@@ -63,7 +64,7 @@ class TakenCounts(Sweep):
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
         offsets, items = taken_rows(block, self.liked)
-        _add_counts(offsets, items, 1.0, COUNT_GRID.step, sums["taken_counts"][:-1])
+        add_counts(offsets, items, 1.0, COUNT_GRID.step, sums["taken_counts"][:-1])
         sums["taken_counts"][-1] += _users(offsets) * int(USERS_WEIGHT * (1.0 - HAIR) / COUNT_GRID.step)
         return None
 
@@ -116,7 +117,7 @@ class TasteMoments(Sweep):
         matrix = total[: n_head**2].reshape(n_head, n_head)
         matrix[np.ix_(held, held)] += unpack(inner._triangle(block), np.int64)
         weight = self.count_weight * (1.0 - HAIR)
-        _add_counts(*taken_rows(block, self.liked), weight, GRID.squared.step, total[n_head**2 :])
+        add_counts(*taken_rows(block, self.liked), weight, GRID.squared.step, total[n_head**2 :])
         return None
 
     def _held(self) -> tuple[NDArray[np.int64], TasteMoments]:
@@ -178,18 +179,6 @@ def taken_rows(block: Block, liked: float | None) -> tuple[NDArray[np.int64], ND
         return block.offsets, block.items
     kept = block.values >= liked
     return np.concatenate([[0], np.cumsum(kept)])[block.offsets], block.items[kept]
-
-
-@njit(cache=True, nogil=True)
-def _add_counts(offsets, items, weight, step, counts):
-    """weight/sqrt(m) for each of a user's m items: of norm ``weight``."""
-    for u in range(len(offsets) - 1):
-        m = offsets[u + 1] - offsets[u]
-        if m > 0:
-            units = to_units(weight * shrink_factor(float(m), 1.0), step)
-            if fits(m * float(units) ** 2, weight, step):
-                for p in range(offsets[u], offsets[u + 1]):
-                    counts[items[p]] += units
 
 
 @njit(cache=True, nogil=True)
