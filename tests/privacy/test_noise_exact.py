@@ -12,17 +12,20 @@ import math
 import multiprocessing
 import os
 import pickle
+import secrets
 from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
+from randomgen import AESCounter
 
 from lowkey.errors import ClosedError
-from lowkey.privacy import noise
-from lowkey.privacy.laplace import CELLS, laplace_table
-from lowkey.privacy.noise import NoiseSource, SeededNoise, _cell_acceptance, _table, _tail_loss, log_ratio
+from lowkey.privacy import aes, noise
+from lowkey.privacy.aes import AESStream
+from lowkey.privacy.laplace import CELLS, SPARE, laplace_table
+from lowkey.privacy.noise import NoiseSource, SeededNoise, _cell_acceptance, _fill, _table, _tail_loss, log_ratio
 
 SCALES = [2.0**13, 2.0**13 * 1.37, 2.0**14 - 1, 2.0**20 * 1.999, 2.0**26 * 1.9, 2.0**40 + 3.0, 2.0**50, 2.0**56]
 BULK, PER_SQUARE = 2.0**-45.9, 2.0**-48.5  # what log_ratio's docstring promises: BULK + t^2 PER_SQUARE
@@ -140,6 +143,32 @@ def test_coins_are_rounded_towards_more_flips() -> None:
 def test_scales_outside_the_proven_range_are_refused(scale: float) -> None:
     with pytest.raises(ValueError, match="choose another grid"):
         NoiseSource().rounded_gaussian(scale, 3)
+
+
+@pytest.mark.parametrize("instructions", [True, False])
+def test_words_are_those_of_the_library_from_any_place_on(instructions: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not instructions:
+        monkeypatch.setattr(aes, "has_aes_instructions", lambda: False)
+    key = secrets.randbits(128)
+    library: Any = AESCounter(key=key)
+    words = library.random_raw(20_000)
+    stream = AESStream(key)
+    for at, n in ((0, 1), (1, 1), (1, 16), (2, 33), (7, 5000), (15, 16), (16_383, 3_617)):
+        stream.at = at
+        assert np.array_equal(stream.words(n), words[at : at + n])
+
+
+def test_draws_do_not_depend_on_how_many_words_are_made_at_a_time() -> None:
+    """As one call on all words, those of the library; what is drawn next begins behind all that were set aside."""
+    source, scale, size, at = SeededNoise(5), 2.0**13 * 1.37, 40_000, 0
+    library: Any = AESCounter(key=5)
+    words = library.random_raw(3 * 2 * size)
+    for _ in range(2):
+        expected = np.empty(size, np.int64)
+        set_aside = 2 * size + size // 8 + SPARE + 64
+        assert _fill(expected, 0, words[at : at + set_aside], scale, _table(scale))[0] == size
+        assert np.array_equal(source.rounded_gaussian(scale, size), expected)
+        at += set_aside
 
 
 def test_sources_are_independent_and_only_the_test_source_repeats() -> None:

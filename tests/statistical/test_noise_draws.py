@@ -53,7 +53,7 @@ def test_low_bits_and_neighbours_in_the_stream_are_independent(scale: float) -> 
 def draws_from(table: Any, scale: float, size: int) -> np.ndarray:
     draws, done, source = np.empty(size, np.int64), 0, SeededNoise(20)
     while done < size:
-        done = _fill(draws, done, source.words(1_000_000 + SPARE), scale, table)
+        done, _ = _fill(draws, done, source.words(1_000_000 + SPARE), scale, table)
     return draws
 
 

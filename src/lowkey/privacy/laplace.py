@@ -72,7 +72,7 @@ def pick_cell(word, threshold, alias):
 
 @njit(cache=True, nogil=True)
 def fill_laplace(out, done, words, scale, table):
-    """Fill ``out`` from position ``done`` while words last; return the new position."""
+    """Fill ``out`` from position ``done`` while words last; return the new position and how many words were used."""
     used, size, last = 0, len(out), len(words) - SPARE
     shift, threshold, alias, squeeze = table.shift, table.threshold, table.alias, table.squeeze
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
@@ -100,4 +100,4 @@ def fill_laplace(out, done, words, scale, table):
         n = begin + (cell << shift) + offset
         out[done] = (n ^ -negative) + negative  # the sign, without a branch
         done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
-    return done
+    return done, used

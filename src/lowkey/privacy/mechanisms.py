@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from lowkey.errors import refuse
 from lowkey.privacy.gaussian import selection_delta
-from lowkey.privacy.noise import MIN_SCALE, NoiseSource
+from lowkey.privacy.noise import MIN_SCALE, NoiseSource, onto
 from lowkey.privacy.sums import Adjacency, Sensitivity, Statistic
 
 CHUNK = 1 << 16  # draws at a time: words and draws stay in the cache
@@ -261,13 +261,10 @@ def _add(
     refine = max(0, math.ceil(math.log2(MIN_SCALE * step / scale)))
     step = math.ldexp(step, -refine)
     flat = np.ascontiguousarray(units).reshape(-1)
-    noisy = flat.view(np.float64)
 
     def add(low: int) -> None:
-        part = flat[low : low + CHUNK] << refine
-        part += draw(scale / step, part.size)  # int64 wraps: see grid.py
-        noisy[low : low + CHUNK] = part
-        noisy[low : low + CHUNK] *= step
+        part = flat[low : low + CHUNK]
+        onto(part, refine, draw(scale / step, part.size), step)
 
     chunks, threads = range(0, flat.size, CHUNK), get_num_threads()
     if len(chunks) < 2 * threads or type(getattr(draw, "__self__", None)) is not NoiseSource:
@@ -276,4 +273,4 @@ def _add(
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(add, chunks))
-    return noisy.reshape(units.shape)
+    return flat.view(np.float64).reshape(units.shape)

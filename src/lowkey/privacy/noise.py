@@ -21,13 +21,14 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from randomgen import AESCounter
 
 from lowkey.errors import ClosedError
+from lowkey.privacy.aes import AESStream
 from lowkey.privacy.laplace import CELL_BITS, CELLS, SPARE, TAIL, alias_table, fill_laplace, laplace_table, pick_cell
 
 MIN_SCALE = 2.0**13  # below it the expansion in _table loses digits: refine the grid instead
 MAX_SCALE = 2.0**56  # above it a draw could leave the int64 range
+WINDOW = 1 << 14  # words at a time, in the cache
 LN2 = math.log(2.0)
 
 
@@ -55,11 +56,14 @@ class NoiseSource:
 
     private = True
 
-    def _stream(self) -> np.random.Generator:
-        return np.random.Generator(_aes(secrets.randbits(128)))
+    def _stream(self) -> AESStream:
+        return AESStream(secrets.randbits(128))
 
     def words(self, n: int) -> NDArray[np.uint64]:
-        return _words(self._stream(), n)
+        stream = self._stream()
+        found = stream.words(n)
+        stream.at += n
+        return found
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ClosedError(
@@ -73,24 +77,24 @@ class NoiseSource:
         """``size`` draws of a Gaussian of standard deviation ``scale``, rounded to integers."""
         if not MIN_SCALE <= scale <= MAX_SCALE:
             raise ValueError(f"the noise is {scale:g} grid units wide; it must lie in 2^13..2^56: choose another grid")
-        table, stream = _table(scale), self._stream()
-        out = np.empty(size, np.int64)
-        done = 0
-        while done < size:
-            words = _words(stream, 2 * (size - done) + (size - done) // 8 + SPARE + 64)
-            done = _fill(out, done, words, scale, table)
-        return out
+        return self._drawn(_fill, scale, _table(scale), size)
 
     def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
         """``size`` draws with P(n) proportional to exp(-|n|/scale): exactly epsilon = sensitivity/scale on integers."""
         if not 1.0 <= scale <= MAX_SCALE:
             raise ValueError(f"the noise is {scale:g} grid units wide; it must lie in 1..2^56: choose another grid")
-        table, stream = laplace_table(scale), self._stream()
-        out = np.empty(size, np.int64)
-        done = 0
+        return self._drawn(fill_laplace, scale, laplace_table(scale), size)
+
+    def _drawn(self, fill: Any, scale: float, table: Any, size: int) -> NDArray[np.int64]:
+        """``size`` draws: words are set aside for all of them, and made a cacheful at a time."""
+        stream, out, done = self._stream(), np.empty(size, np.int64), 0
         while done < size:
-            words = _words(stream, 2 * (size - done) + (size - done) // 8 + SPARE + 64)
-            done = fill_laplace(out, done, words, scale, table)
+            # Two words a draw, and what rejections take; where it was not enough, as many again for the draws left.
+            end = stream.at + 2 * (size - done) + (size - done) // 8 + SPARE + 64
+            while done < size and stream.at < end - SPARE:
+                done, used = fill(out, done, stream.words(min(end - stream.at, WINDOW)), scale, table)
+                stream.at += used
+            stream.at = end
         return out
 
     def flips(self, probability: float, size: int) -> NDArray[np.bool_]:
@@ -104,11 +108,10 @@ class SeededNoise(NoiseSource):
     private = False
 
     def __init__(self, seed: int, factor: float = 1.0) -> None:
-        self._generator = np.random.Generator(_aes(seed))
-        self.factor = factor
+        self._own, self.factor = AESStream(seed), factor
 
-    def _stream(self) -> np.random.Generator:
-        return self._generator
+    def _stream(self) -> AESStream:
+        return self._own
 
     def rounded_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
         draws = super().rounded_gaussian(scale, size)
@@ -119,13 +122,9 @@ class SeededNoise(NoiseSource):
         return draws if self.factor == 1.0 else np.rint(draws * self.factor).astype(np.int64)
 
 
-def _words(stream: np.random.Generator, n: int) -> NDArray[np.uint64]:
-    return stream.integers(0, 2**64, n, dtype=np.uint64)
-
-
-def _aes(key: int) -> np.random.BitGenerator:
-    generator: Any = AESCounter(key=key)
-    return generator
+def onto(units: NDArray[np.int64], refine: int, draws: NDArray[np.int64], step: float) -> None:
+    """``units`` becomes (units 2^refine + draws) step, in float64, in its own memory. int64 wraps: see grid.py."""
+    _onto(units, refine, draws, step)
 
 
 class _Table(NamedTuple):
@@ -218,7 +217,7 @@ def _tail_loss(excess, offset, start, scale):
 
 @njit(cache=True, nogil=True)
 def _fill(out, done, words, scale, table):
-    """Fill ``out`` from position ``done`` while words last; return the new position."""
+    """Fill ``out`` from position ``done`` while words last; return the new position and how many words were used."""
     used, size, last = 0, len(out), len(words) - SPARE
     shift, threshold, alias, squeeze = table.shift, table.threshold, table.alias, table.squeeze
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
@@ -255,4 +254,10 @@ def _fill(out, done, words, scale, table):
                     continue
         out[done] = (n ^ -negative) + negative  # the sign, without a branch
         done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
-    return done
+    return done, used
+
+
+@njit(cache=True, nogil=True)
+def _onto(units, refine, draws, step):
+    for i in range(len(units)):
+        units[i] = np.float64(((units[i] << refine) + draws[i]) * step).view(np.int64)
