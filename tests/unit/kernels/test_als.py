@@ -233,6 +233,28 @@ def test_projected_solve_is_the_one_by_eigenvalues(rank, shift):
     np.testing.assert_array_equal(unpack(pack(a)), a)
 
 
+@pytest.mark.parametrize("ridges", [20.0, 1001.0])
+def test_eigenvalues_of_either_sign_next_to_zero(ridges):
+    """As definite as float32 can tell, and with a ridge to which that is next to nothing; or with a smaller one."""
+    rng, n, rank = np.random.default_rng(9), 50, 40
+    vectors = np.linalg.qr(rng.normal(size=(n, rank, rank)))[0]
+    values = np.where(np.arange(rank) < 20, rng.uniform(0.0, 1.0, (n, rank)), rng.uniform(3e-6, 1e-5, (n, rank)))
+    values[:, -1] = rng.uniform(-1e-6, 0.0, n)
+    a = np.einsum("nki,ni,nli->nkl", vectors, values, vectors)
+    size = np.abs(np.triu(a)).sum(axis=(1, 2))
+    ridge, rhs = size * 2.0**-24 * ridges, rng.normal(size=(n, rank))
+    inner = np.einsum("nki,nk->ni", vectors, rhs) / (np.maximum(values, 0) + ridge[:, None])
+    expected = np.einsum("nki,ni->nk", vectors, inner)
+    apart = np.linalg.norm(solve_projected(pack(a), rhs, ridge) - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert apart.max() < 2e-3
+
+
+def test_no_matrix_at_all_leaves_the_ridge():
+    rhs, ridge = np.arange(1.0, 7.0).reshape(2, 3), np.array([2.0, 0.5])
+    np.testing.assert_array_equal(solve_projected(np.zeros((2, 6)), rhs, ridge), rhs / ridge[:, None])
+    np.testing.assert_array_equal(solve_projected(np.zeros((2, 6)), rhs, np.zeros(2)), np.zeros((2, 3)))
+
+
 def test_a_matrix_that_is_not_finite_gives_zero():
     packed = np.ones((2, 3))
     packed[1, 0] = np.nan
