@@ -21,10 +21,9 @@ from lowkey.model_items import NEW_SHARE, limit_new, most_new, with_items
 from lowkey.origin import Origin
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
-from lowkey.recommended import Recommendations
+from lowkey.recommended import Recommendations, facts_of, facts_table
 from lowkey.serving.rule import LinearRule, Rule
 from lowkey.serving.rules import RULES
-from lowkey.shown import facts_of, facts_table
 from lowkey.threads import one_blas_thread
 
 CHUNK_NUMBERS = 1 << 24  # scores held at a time: 128 MB

@@ -1,4 +1,4 @@
-"""Public room: what ``recommend`` answers with: a small table for one history, a frame for many."""
+"""Public room: what answers look like: a small table for one history, a frame for many; and the facts of a model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lowkey.data.domain import Domain
+from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.price import at_most
 
 MOST_SHOWN = 50
 
@@ -85,3 +89,19 @@ def in_kind(table: Any, like: Any) -> Any:
         return nw.from_arrow(table, backend="pyarrow").lazy(backend="duckdb").to_native()
     frame: Any = nw.from_arrow(table, backend=known.implementation)
     return (frame.lazy() if isinstance(known, nw.LazyFrame) else frame).to_native()
+
+
+def facts_of(method: str, domain: Domain, guarantee: Guarantee) -> dict[str, str]:
+    """The method, the guarantee and the items, in words."""
+    promise = f"epsilon = {at_most(guarantee.epsilon, 4)}, delta = {guarantee.delta:g}"
+    held = guarantee.sentence().startswith("NOT PRIVATE")
+    return {
+        "method": method,
+        "guarantee": guarantee.sentence().partition(":")[0] if held else f"{promise}, protects {guarantee.unit.protected}",
+        "items": f"{domain.n_items:,} items, {domain.scale}",
+    }
+
+
+def facts_table(facts: dict[str, str]) -> str:
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts.items())
+    return f"<table>{rows}</table>"
