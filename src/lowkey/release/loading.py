@@ -30,9 +30,8 @@ from lowkey.release.folder import (
     is_printable,
     read_manifest,
 )
-from lowkey.release.origin import read_origin
 from lowkey.release.pages import PLAIN, pages_of
-from lowkey.release.tensors import check_header, read_arrays
+from lowkey.release.tensors import check_header, read_arrays, read_origin
 from lowkey.serving.arrays import POSITIONS, wrong_settings, wrong_shapes, wrong_values
 from lowkey.serving.rules import RULES
 

@@ -22,7 +22,7 @@ from lowkey.privacy.billboard import MOST_SHOWN, sha256_of
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan
 from lowkey.release.folder import broken
-from lowkey.release.origin import read_origin
+from lowkey.release.tensors import read_origin
 from lowkey.release.writing import software
 
 CLAIM = "The model is what its method makes of the posts"

@@ -2,7 +2,8 @@
 
 The format is eight bytes with the length of a JSON header, the header, and the bare numbers. Everything in the header is
 checked against the file's size and the manifest before a single array is allocated. Arrays are stored as the method left
-them (floats or item positions), so that a loaded model predicts the same to the last bit.
+them (floats or item positions), so that a loaded model predicts the same to the last bit. The posts that a model was made
+from are such arrays too, by the number of their reservation.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from lowkey.errors import InputError
-from lowkey.release.folder import broken
+from lowkey.origin import Origin
+from lowkey.release.folder import POSTS, broken
 from lowkey.serving.arrays import wrong_settings, wrong_shapes, wrong_values
 
 if TYPE_CHECKING:  # a model writes itself by this module
@@ -99,3 +101,28 @@ def _bytes(entry: Mapping[str, Any]) -> int:
     if dtype not in DTYPES or not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
         broken("an array of an unknown kind", " or ".join(DTYPES) + " and a plain shape")
     return math.prod(shape) * DTYPES[dtype].itemsize
+
+
+def describe_origin(origin: Origin) -> dict[str, Any]:
+    """What the manifest says of it."""
+    posts = {str(seq): {"dtype": "F64", "shape": list(post.shape)} for seq, post in origin.posts.items()}
+    return {"parameters": dict(origin.parameters), "posts": posts}
+
+
+def write_posts(folder: Path, origin: Origin) -> None:
+    write_arrays(folder / POSTS, {str(seq): post for seq, post in origin.posts.items()})
+
+
+def read_origin(folder: Path, manifest: dict[str, Any]) -> Origin | None:
+    """The parameters and posts of a folder that has them. Whether they are the ledger's is not looked at here."""
+    made = manifest.get("made")
+    if made is None:
+        return None
+    described = made.get("posts")
+    if len(made) != 2 or not isinstance(made.get("parameters"), dict) or not isinstance(described, dict):
+        broken("an origin that can't be read", "parameters and posts")
+    if not all(name.isascii() and name.isdecimal() and len(name) < 10 for name in described):
+        broken("posts that have no number", "the number of each post's reservation")
+    check_header(folder / POSTS, described)
+    arrays = read_arrays(folder / POSTS)
+    return Origin(made["parameters"], {int(name): arrays[name] for name in sorted(arrays, key=int)})

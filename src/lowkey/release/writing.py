@@ -36,9 +36,8 @@ from lowkey.release.folder import (
     read_manifest,
     with_id,
 )
-from lowkey.release.origin import describe_origin, write_posts
 from lowkey.release.signing import Signer
-from lowkey.release.tensors import describe, write_arrays
+from lowkey.release.tensors import describe, describe_origin, write_arrays, write_posts
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
 from lowkey.report.about import checked_about
 
