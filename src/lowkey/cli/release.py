@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,9 +94,7 @@ def release(
     --epsilon 1 --delta 1e-6 --out release
     """
     if init:
-        from lowkey.cli.answers import ask
-
-        ask(about or Path("about.toml"), Screen(quiet, as_json))
+        _ask(about or Path("about.toml"), Screen(quiet, as_json))
         return
     o.require(
         "release",
@@ -268,3 +267,18 @@ def _show_budget(order: Order, plans: list[Plan], screen: Screen) -> None:
     limit = f" of {ledger.total[0]:g}" if ledger.total else ""
     spent = at_most(ledger.price(delta).epsilon, 4)
     screen.say(f"  on {order.ledger}: {spent} spent, {at_most(after, 4)}{limit} with this release")
+
+
+def _ask(path: Path, screen: Screen) -> None:
+    """A file of what only the curator can say: asked question by question at a terminal, else empty, to be filled in."""
+    from lowkey.report.about import FIELDS, template
+
+    if path.exists():
+        o.refuse("--init", got=f"{path}, which exists", needed="a new file", try_="--about another.toml")
+    answers = dict[str, str]()
+    if sys.stdin.isatty():
+        screen.say("Each answer is published with the release. Enter leaves one out.")
+        answers = {name: typer.prompt(question, default="", show_default=False) for name, question in FIELDS.items()}
+    path.write_text(template(answers), "utf-8")
+    screen.say(f"Wrote {path}. Look it over, then: lowkey release … --about {path}")
+    screen.result({"about": str(path)})
