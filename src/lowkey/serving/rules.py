@@ -12,8 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from lowkey.kernels.sign_solve import sign_rows
-from lowkey.kernels.user_solve import ridge_rows
+from lowkey.kernels.user_solve import ridge_rows, sign_rows
 from lowkey.linalg.links import link_of
 from lowkey.serving.projection import ProjectionRule
 from lowkey.serving.replay import ReplayRule
