@@ -16,8 +16,8 @@ import pytest
 import lowkey as lk
 from lowkey.data.synthetic import taste
 from lowkey.errors import InputError
-from lowkey.evaluation.exact import exact_twin
 from lowkey.evaluation.metrics import rmse
+from lowkey.evaluation.protocol import exact_twin
 from lowkey.evaluation.splits import Split, hold_out_users
 from lowkey.methods.one_bit.method import OneBit
 from lowkey.methods.registry import PRIVATE, estimator

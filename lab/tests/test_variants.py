@@ -8,7 +8,7 @@ from sklearn.base import clone
 import lowkey as lk
 from lowkey.data.synthetic import taste
 from lowkey.errors import InputError, VerifyError
-from lowkey.evaluation.exact import exact_twin
+from lowkey.evaluation.protocol import exact_twin
 from lowkey_lab.variants import varied
 
 DOMAIN = lk.Domain(60, (0.5, 5.0), expected_users=5000)

@@ -23,8 +23,7 @@ import numpy as np
 
 from lowkey.data.synthetic import taste
 from lowkey.errors import InputError
-from lowkey.evaluation.exact import exact_twin
-from lowkey.evaluation.protocol import evaluate
+from lowkey.evaluation.protocol import evaluate, exact_twin
 from lowkey.evaluation.splits import Split
 from lowkey.methods.registry import estimator
 from lowkey_lab import datasets, processes, sources, tuning

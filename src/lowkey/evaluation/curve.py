@@ -128,7 +128,7 @@ class Run(NamedTuple):
 
 def _runs(orders: dict[float, Order]) -> list[Run]:
     """Every epsilon; without noise, the ceiling; and the floor."""
-    from lowkey.evaluation.exact import exact_twin
+    from lowkey.evaluation.protocol import exact_twin
     from lowkey.methods.registry import estimator
 
     runs: list[Run] = []

@@ -1,8 +1,10 @@
-"""Lab room: one model against held-out ratings. The numbers come from single users' data and are not private."""
+"""Lab room: one model against held-out ratings, and without its noise. The numbers come from users' data: not private."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ import scipy.sparse
 from lowkey.errors import refuse
 from lowkey.evaluation.metrics import better_of_two, coverage, mae, ndcg_at_k, recall_at_k, rmse
 from lowkey.linalg.topn import top_n
+from lowkey.methods.base import Recommender, Settings
+from lowkey.privacy.plan import Plan
 
 CHUNK_NUMBERS = 1 << 23  # scores held at a time: 64 MB
 
@@ -75,3 +79,12 @@ def _at_least(rows: Any, threshold: float) -> scipy.sparse.csr_array:
 def _chosen(rows: Any, chosen: npt.NDArray[np.bool_]) -> scipy.sparse.csr_array:
     before = np.concatenate([[0], np.cumsum(chosen)])
     return scipy.sparse.csr_array((rows.data[chosen], rows.indices[chosen], before[rows.indptr]), shape=rows.shape)
+
+
+def exact_twin(kind: type[Any]) -> type[Any]:
+    """The same method, with the settings that its budget gives it, and exact posts. NOT PRIVATE."""
+
+    def plan(self: Recommender, settings: Settings) -> Plan:
+        return kind.plan_of(self, replace(settings, budget=replace(settings.budget, mu=math.inf)))
+
+    return type(f"Exact{kind.__name__}", (kind,), {"__init__": kind.__init__, "plan_of": plan})
