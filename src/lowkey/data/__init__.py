@@ -1,5 +1,5 @@
 """Vault room: people's rows, closed, and the public facts they are checked against."""
-# pyright: reportUnsupportedDunderAll=false
+# ruff: noqa: F401 (the imports for type checkers are the public names)
 
 from __future__ import annotations
 
@@ -14,30 +14,11 @@ if TYPE_CHECKING:
     from lowkey.data.readers import as_ratings, from_frame, read_ratings, read_uncatalogued
     from lowkey.data.uncatalogued import UncataloguedRatings
 
-__all__ = [
-    "Block",
-    "Domain",
-    "Ratings",
-    "Scale",
-    "UncataloguedRatings",
-    "as_ratings",
-    "from_frame",
-    "read_catalogue",
-    "read_ratings",
-    "read_uncatalogued",
-]
-__getattr__ = names_of(
-    __name__,
-    {
-        "Domain": "domain",
-        "Scale": "domain",
-        "Block": "ratings",
-        "Ratings": "ratings",
-        "as_ratings": "readers",
-        "from_frame": "readers",
-        "read_catalogue": "public_tables",
-        "read_ratings": "readers",
-        "read_uncatalogued": "readers",
-        "UncataloguedRatings": "uncatalogued",
-    },
-)
+HOMES = {
+    "domain": ("Domain", "Scale"),
+    "public_tables": ("read_catalogue",),
+    "ratings": ("Block", "Ratings"),
+    "readers": ("as_ratings", "from_frame", "read_ratings", "read_uncatalogued"),
+    "uncatalogued": ("UncataloguedRatings",),
+}
+__getattr__, __all__ = names_of(__name__, HOMES)  # pyright: ignore[reportUnsupportedDunderAll]

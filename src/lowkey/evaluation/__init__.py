@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lowkey.lazy import names_of
 
 if TYPE_CHECKING:
     from lowkey.evaluation.metrics import better_of_two, coverage, mae, ndcg_at_k, recall_at_k, rmse
@@ -16,12 +17,4 @@ HOMES = {
     "protocol": ("evaluate",),
     "splits": ("Split", "hold_out_users", "split_ratings"),
 }
-_HOME = {name: module for module, names in HOMES.items() for name in names}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"lowkey.evaluation has no {name!r}; it has {', '.join(__all__)}")
-    value = globals()[name] = getattr(import_module(f"lowkey.evaluation.{_HOME[name]}"), name)
-    return value
+__getattr__, __all__ = names_of(__name__, HOMES)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -1,5 +1,6 @@
 """Gate room: the one door from private to public, and what passing it costs."""
-# pyright: reportUnsupportedDunderAll=false
+# ruff: noqa: F401 (the imports for type checkers are the public names)
+# pyright: reportUnusedImport=false
 
 from __future__ import annotations
 
@@ -15,15 +16,12 @@ if TYPE_CHECKING:
     from lowkey.privacy.plan import Plan
     from lowkey.privacy.unit import Unit
 
-__all__ = ["Billboard", "Guarantee", "Ledger", "Plan", "Unit", "accounting"]
-__getattr__ = names_of(
-    __name__,
-    {
-        "accounting": "",
-        "Billboard": "billboard",
-        "Guarantee": "guarantee",
-        "Ledger": "ledger",
-        "Plan": "plan",
-        "Unit": "unit",
-    },
-)
+HOMES = {
+    "accounting": (),
+    "billboard": ("Billboard",),
+    "guarantee": ("Guarantee",),
+    "ledger": ("Ledger",),
+    "plan": ("Plan",),
+    "unit": ("Unit",),
+}
+__getattr__, __all__ = names_of(__name__, HOMES)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -1,5 +1,5 @@
 """Public room: the folder that may be published: written whole or not at all, read with suspicion, checked by anyone."""
-# pyright: reportUnsupportedDunderAll=false
+# ruff: noqa: F401 (the imports for type checkers are the public names)
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ if TYPE_CHECKING:
     from lowkey.release.verifying import Check, verify
     from lowkey.release.writing import write_release
 
-__all__ = ["Check", "check_destination", "load", "verify", "write_release"]
-__getattr__ = names_of(
-    __name__,
-    {
-        "check_destination": "folder",
-        "load": "loading",
-        "Check": "verifying",
-        "verify": "verifying",
-        "write_release": "writing",
-    },
-)
+HOMES = {
+    "folder": ("check_destination",),
+    "loading": ("load",),
+    "verifying": ("Check", "verify"),
+    "writing": ("write_release",),
+}
+__getattr__, __all__ = names_of(__name__, HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
