@@ -21,7 +21,7 @@ import lowkey as lk
 from lowkey.cli.main import run
 from lowkey.data.synthetic import taste
 from lowkey.errors import VerifyError
-from lowkey.methods.remaking import remade
+from lowkey.release.remaking import remade
 
 CROWD = taste(400, 50, 15, seed=7)
 N = 50
