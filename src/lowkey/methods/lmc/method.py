@@ -21,8 +21,7 @@ from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import positive, share, whole, within_catalogue, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.factors.settings import default_rank
-from lowkey.methods.lmc.crowd import Crowd, ask_crowd
-from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, USUAL_RANK, LMCSettings, usual_norm
+from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, USUAL_RANK, Crowd, LMCSettings, ask_crowd, usual_norm
 from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.ranking import ranked
 from lowkey.methods.rows import need_ratings
