@@ -7,19 +7,29 @@ kept as they are given: a dense array is not copied, sparse and low-rank ones ar
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
-from lowkey.errors import refuse
+from lowkey.errors import InputError, LowkeyError, refuse
 from lowkey.privacy.closed import Closed
 
 Floats = npt.NDArray[np.floating[Any]]
+Result = TypeVar("Result")
+# The first lines that scikit-learn is known to write: of shapes, kinds and missing numbers. Cells come in other words
+# ("could not convert string to float: ...") or on the lines below ("Expected 2D array, got 1D array instead:\narray=...").
+KNOWN = re.compile(
+    r"(Complex data not supported|Expected|Input|Found (array|input variables)|X has|y should be a 1d array"
+    r"|Sparse (data|input)|Only sparse|The feature names|float\(\) argument must be|Unable to convert array"
+    r"|dtype='numeric'|Singleton)"
+)
+RESHAPE = "Reshape your data"
 
 
 class Measurements(ABC):
@@ -230,3 +240,17 @@ def _finite(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     if not np.isfinite(values).all():
         refuse("X", got="NaN or infinity", needed="finite numbers", try_="dropping such records")
     return values
+
+
+def without_cells(check: Callable[[], Result]) -> Result:
+    """Run a check or a conversion. What it says is passed on if it is known to quote nobody, else dropped."""
+    try:
+        return check()
+    except (LowkeyError, MemoryError):
+        raise
+    except Exception as error:
+        kind, said = type(error), str(error)
+    first = said.partition("\n")[0]
+    if kind in (ValueError, TypeError) and KNOWN.match(first):
+        raise kind(f"{first} {RESHAPE}." if RESHAPE in said else first)  # outside the handler: nothing is attached
+    raise InputError(what="X or y", got="entries that are not numbers", needed="numbers", try_="dropping such records")

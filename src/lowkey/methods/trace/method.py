@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
-from lowkey.data.trace import DenseMeasurements, Measurements, TraceRecords, from_flat_csr, measurements_of
+from lowkey.data.trace import DenseMeasurements, Measurements, TraceRecords, from_flat_csr, measurements_of, without_cells
 from lowkey.engines.base import Engine
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import refuse
 from lowkey.kernels.trace_regression import SpectralStart, TangentGradient, largest_projection, largest_whitened
 from lowkey.linalg.lowrank import FixedRank, shrunk_values, tangent_size, truncated
 from lowkey.methods.base import Unscored
-from lowkey.methods.checked_input import without_cells
 from lowkey.methods.constraints import check, not_negative, positive, share, whole, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.trace.bounds import UNCLIPPED, TraceFacts
