@@ -99,12 +99,18 @@ class Domain:
     >>> domain = lk.Domain(items=films, rating_range=(0.5, 5.0), expected_users=20_000)  # doctest: +SKIP
     """
 
-    __slots__ = ("_expected_users", "_index", "_item_ids", "_positional", "_scale")
+    __slots__ = (
+        "_index", "expected_users", "feedback", "item_ids", "kind", "n_items", "positional", "rating_range", "scale",
+    )  # fmt: skip
 
-    _item_ids: pa.Array
-    _positional: bool
-    _scale: Scale
-    _expected_users: int | None
+    n_items: int
+    item_ids: pa.Array  # in catalogue order, in the caller's type; 0..n_items-1 for a positional catalogue
+    positional: bool  # items were given as a count, so that an item's id is its column position
+    scale: Scale
+    feedback: str
+    kind: str  # what a method needs to know: whether entries have values ("ratings": ratings, counts) or not ("binary")
+    rating_range: tuple[float, float] | None
+    expected_users: int | None
     _index: dict[str, int] | None
 
     def __init__(
@@ -116,52 +122,22 @@ class Domain:
     ) -> None:
         positional = _is_count(items)
         item_ids = _positions_as_ids(int(items)) if positional else _checked_catalogue(items)
+        scale = Scale(feedback, rating_range)
         for name, value in (
-            ("_item_ids", item_ids),
-            ("_positional", positional),
-            ("_scale", Scale(feedback, rating_range)),
-            ("_expected_users", _checked_expected_users(expected_users)),
+            ("n_items", len(item_ids)),
+            ("item_ids", item_ids),
+            ("positional", positional),
+            ("scale", scale),
+            ("feedback", scale.feedback),
+            ("kind", "binary" if scale.rating_range is None else "ratings"),
+            ("rating_range", scale.rating_range),
+            ("expected_users", _checked_expected_users(expected_users)),
             ("_index", None),
         ):
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Domain does not change; make a new one to set {name}")
-
-    @property
-    def n_items(self) -> int:
-        return len(self._item_ids)
-
-    @property
-    def item_ids(self) -> pa.Array:
-        """The ids in catalogue order, in the caller's type; 0..n_items-1 for a positional catalogue."""
-        return self._item_ids
-
-    @property
-    def positional(self) -> bool:
-        """Whether items were given as a count, so that an item's id is its column position."""
-        return self._positional
-
-    @property
-    def scale(self) -> Scale:
-        return self._scale
-
-    @property
-    def feedback(self) -> str:
-        return self._scale.feedback
-
-    @property
-    def kind(self) -> str:
-        """What a method needs to know: whether entries have values (ratings, counts) or not (binary)."""
-        return "binary" if self.rating_range is None else "ratings"
-
-    @property
-    def rating_range(self) -> tuple[float, float] | None:
-        return self._scale.rating_range
-
-    @property
-    def expected_users(self) -> int | None:
-        return self._expected_users
 
     def positions(self, ids: Any) -> npt.NDArray[np.int32]:
         """Catalogue positions of `ids`, -1 where the catalogue does not have the id.
@@ -175,13 +151,13 @@ class Domain:
             return self.look_up(wanted).copy()
         # A look-up scans the catalogue, which for one history takes longer than everything else together.
         if self._index is None:
-            object.__setattr__(self, "_index", {text: i for i, text in enumerate(_texts(self._item_ids))})
+            object.__setattr__(self, "_index", {text: i for i, text in enumerate(_texts(self.item_ids))})
         assert self._index is not None
         return np.array([self._index.get(text, -1) for text in _texts(wanted)], np.int32)
 
     def look_up(self, ids: pa.Array) -> npt.NDArray[np.int32]:
         """`positions` for the readers: of a clean Arrow array, and read-only, which saves a copy of a long column."""
-        wanted, catalogue = comparable(ids, self._item_ids)
+        wanted, catalogue = comparable(ids, self.item_ids)
         found = pc.index_in(wanted, value_set=catalogue)
         return numpy_array(pc.fill_null(found, -1) if found.null_count else found)
 
@@ -195,16 +171,16 @@ class Domain:
                 needed=f"0..{self.n_items - 1}",
                 try_="positions that positions(ids) returned, without the -1",
             )
-        return numpy_array(self._item_ids.take(int64_array(where.ravel()))).reshape(where.shape)
+        return numpy_array(self.item_ids.take(int64_array(where.ravel()))).reshape(where.shape)
 
     def to_json(self) -> dict[str, Any]:
         """The facts without the ids (those have a file of their own), ready for JSON."""
         return {
             "n_items": self.n_items,
-            "positional": self._positional,
+            "positional": self.positional,
             "feedback": self.feedback,
             "rating_range": None if self.rating_range is None else list(self.rating_range),
-            "expected_users": self._expected_users,
+            "expected_users": self.expected_users,
         }
 
     @classmethod
@@ -228,21 +204,21 @@ class Domain:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Domain):
             return NotImplemented
-        if self.to_json() != other.to_json() or is_integer(self._item_ids.type) != is_integer(other._item_ids.type):
+        if self.to_json() != other.to_json() or is_integer(self.item_ids.type) != is_integer(other.item_ids.type):
             return False
-        ours, theirs = comparable(self._item_ids, other._item_ids)
+        ours, theirs = comparable(self.item_ids, other.item_ids)
         return ours.equals(theirs)
 
     def __hash__(self) -> int:
-        return hash((self.n_items, self._positional, self._scale, self._expected_users))
+        return hash((self.n_items, self.positional, self.scale, self.expected_users))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        items = self.n_items if self._positional else self._item_ids
-        return Domain, (items, self.rating_range, self.feedback, self._expected_users)
+        items = self.n_items if self.positional else self.item_ids
+        return Domain, (items, self.rating_range, self.feedback, self.expected_users)
 
     def __repr__(self) -> str:
-        expected = "" if self._expected_users is None else f", expecting {self._expected_users} users"
-        return f"Domain({self.n_items} items, {self._scale}{expected})"
+        expected = "" if self.expected_users is None else f", expecting {self.expected_users} users"
+        return f"Domain({self.n_items} items, {self.scale}{expected})"
 
 
 def _texts(ids: pa.Array) -> list[str]:
