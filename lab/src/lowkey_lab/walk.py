@@ -1,8 +1,9 @@
 """Lab room: how far a rating walks through the source on its way to a release: ``python -m lowkey_lab.walk``.
 
 Traces a small ``lowkey release`` and lists the functions of ``lowkey`` in the order of their first call. A *return* is a
-function whose file was left before: the reader has to turn back a page. Also how often settings are resolved and the
-budget is turned into mu.
+function whose file was left before: the reader has to turn back a page. What runs while a module is loaded is no step: it
+is nobody's rating, and would count for the method that happens to be walked first. Also how often settings are resolved
+and the budget is turned into mu.
 """
 
 from __future__ import annotations
@@ -26,10 +27,16 @@ def walk(method: str, folder: Path) -> tuple[list[str], Counter[str]]:
     """The files of the functions in the order of their first call, and how often the watched ones ran."""
     seen: dict[tuple[str, str], None] = {}
     calls: Counter[str] = Counter()
+    loading = 0
 
     def note(frame: Any, event: str, _: Any) -> None:
+        nonlocal loading
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(SOURCE) and not code.co_name.startswith("<"):
+        if not code.co_filename.startswith(SOURCE):
+            return
+        if code.co_name == "<module>":
+            loading += {"call": 1, "return": -1}.get(event, 0)
+        elif event == "call" and not loading and not code.co_name.startswith("<"):
             seen[code.co_filename.removeprefix(SOURCE), code.co_qualname] = None
             calls[code.co_name] += 1
 
