@@ -12,6 +12,7 @@ from lowkey.audit.canaries import Array
 from lowkey.audit.result import AuditResult
 from lowkey.audit.verdict import all_above_claim, judged
 from lowkey.data.domain import Scale
+from lowkey.data.rows import HeldRows
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.engines.local import LocalEngine
 from lowkey.methods.catalogue import PrivateCatalogue
@@ -67,7 +68,7 @@ def _rows(people: list[Person], crowd: int = 0) -> UncataloguedRatings:
     offsets = np.concatenate([np.arange(len(ones) + 1), len(ones) + np.cumsum([len(ids) for ids, _ in people], dtype=int)])
     keys = np.concatenate([np.arange(len(ones), dtype=np.uint64), np.array([key for _, key in people], np.uint64)])
     names = pa.array([f"{i:04d}" for i in held])
-    return UncataloguedRatings(Scale("binary"), names, offsets, codes.astype(np.int32), None, keys)
+    return UncataloguedRatings(Scale("binary"), names, HeldRows(offsets, codes.astype(np.int32), None, keys))
 
 
 def _by_id(selection: PrivateCatalogue, rows: UncataloguedRatings) -> Array:

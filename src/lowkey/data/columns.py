@@ -86,7 +86,7 @@ def to_ratings(
     rows, known = to_rows(table, names, domain, duplicates, unknown_items, axes)
     if not known:
         refuse_foreign_items(names)
-    return Ratings.of(domain, rows, (names.user, names.item))
+    return Ratings(domain, rows, (names.user, names.item))
 
 
 def to_rows(
@@ -153,7 +153,7 @@ def to_uncatalogued(table: dict[str, Any], names: ColumnNames, scale: Scale, dup
     items, users = encode(table.pop(names.item)), encode(table.pop(names.user))
     rows = grouped(users, items.ranks[items.codes], values, scale)
     rows = settle(rows, scale, names, duplicates)
-    return UncataloguedRatings(scale, items.ids, *rows, user_keys(users.ids))
+    return UncataloguedRatings(scale, items.ids, HeldRows(*rows, user_keys(users.ids)))
 
 
 class Encoded(NamedTuple):

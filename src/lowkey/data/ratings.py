@@ -9,7 +9,7 @@ by accident.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,23 +36,9 @@ class Ratings(Closed):
 
     __slots__ = ("_columns", "_domain", "_rows")
 
-    def __init__(
-        self,
-        domain: Domain,
-        offsets: npt.NDArray[np.int64],
-        items: npt.NDArray[np.int32],
-        values: npt.NDArray[np.float32] | None,
-        keys: npt.NDArray[np.uint64],
-    ) -> None:
-        """For the readers: the arrays are taken over unchecked."""
-        self._domain, self._rows, self._columns = domain, HeldRows(offsets, items, values, keys), None
-
-    @classmethod
-    def of(cls, domain: Domain, rows: Rows, columns: tuple[str, str] | None = None) -> Self:
+    def __init__(self, domain: Domain, rows: Rows, columns: tuple[str, str] | None = None) -> None:
         """For the readers: rows held wherever, taken over unchecked. ``columns`` are those of the users and the items."""
-        ratings = cls.__new__(cls)
-        ratings._domain, ratings._rows, ratings._columns = domain, rows, columns
-        return ratings
+        self._domain, self._rows, self._columns = domain, rows, columns
 
     @classmethod
     @quotes_nobody
@@ -85,7 +71,7 @@ class Ratings(Closed):
         if values is not None and duplicates == "sum":
             check_values(values, domain.scale, what)
         users = row_keys(offsets, items) if keys is None else _checked_keys(keys, len(offsets) - 1)
-        return cls(domain, offsets, items, values, users)
+        return cls(domain, HeldRows(offsets, items, values, users))
 
     @property
     def domain(self) -> Domain:

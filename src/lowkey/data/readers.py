@@ -89,7 +89,7 @@ def read_ratings(
         axes = Axes(domain.n_items) if check_axes else None
         with kept_if_done(Scratch(scratch_place(scratch, file))) as place:
             rows = stored_rows(batches, place, domain, settled, unknown_items, progress, axes)
-            return Ratings.of(domain, rows, (user, item))
+            return Ratings(domain, rows, (user, item))
     table = read_columns(file, kind, names, domain.item_ids.type, text)
     return to_ratings(table, names, domain, settled, unknown_items, check_axes)
 
@@ -171,7 +171,7 @@ def read_uncatalogued(
     kind = format_of(file, format)
     if batches := streamed(file, kind, names, out_of_core):
         with kept_if_done(Scratch(scratch_place(scratch, file))) as place:
-            return UncataloguedRatings.of(scale, *stored_uncatalogued(batches, place, scale, settled, progress))
+            return UncataloguedRatings(scale, *stored_uncatalogued(batches, place, scale, settled, progress))
     table = read_columns(file, kind, names, None, text)
     return to_uncatalogued(table, names, scale, settled)
 

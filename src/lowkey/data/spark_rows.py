@@ -111,7 +111,7 @@ def from_spark(
     if check_axes:
         seen = on_driver(lambda: rows._frame.select("axes").where("axes is not null").collect())
         PartOfAxes.together(domain.n_items, [bytes(row.axes) for row in seen]).check(names.user, names.item)
-    return Ratings.of(domain, rows, (names.user, names.item))
+    return Ratings(domain, rows, (names.user, names.item))
 
 
 def unordered_duplicates(scale: Scale, duplicates: str | None) -> str:
@@ -224,4 +224,4 @@ def uncatalogued_from_spark(
         refuse_missing(f"column {item!r}")
     domain = Domain(ids.take(pc.sort_indices(ids)), rating_range, feedback)
     rows, _ = gathered(frame, names, GroupByUser(names, domain, duplicates, "error"), partitions)
-    return UncataloguedRatings.of(scale, domain.item_ids, rows)
+    return UncataloguedRatings(scale, domain.item_ids, rows)

@@ -95,7 +95,7 @@ class SparkTimedRatings(Closed):
     def _cohort(self, keys: Keys, until: int) -> Ratings:
         check_speakers(len(keys))
         blocks = self._rows._open_frame().mapInArrow(on_executor(Cohort(self._domain, np.sort(keys), until)), BLOCK_COLUMNS)
-        return Ratings.of(self._domain, SparkRows(blocks, self._rows.partitions, self._rows))
+        return Ratings(self._domain, SparkRows(blocks, self._rows.partitions, self._rows))
 
     def _public_facts(self) -> str:
         return f"{self._domain.n_items} items, {self._domain.scale}, with times"

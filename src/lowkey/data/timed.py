@@ -131,7 +131,7 @@ class TimedRatings(Closed):
         """Who has spoken once ``release`` is made, and the cohorts 1 ... ``release``, each with the rows of then."""
         settled, speaks = spoken.settled(self._keys, self._by_rule(calendar), release)
         cohorts = [self._cohort(calendar.speak(speaks, s), calendar.time_of(s)) for s in range(1, release + 1)]
-        return settled, [Ratings.of(self._domain, rows) for rows in cohorts]
+        return settled, [Ratings(self._domain, rows) for rows in cohorts]
 
     def _rebuilt(self, calendar: Calendar, release: int) -> Spoken:
         """Who has spoken up to a release, by the rule alone."""

@@ -8,7 +8,7 @@ selection (noisy counts over a threshold, posted on the billboard) decides which
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import pyarrow as pa
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Ratings
-from lowkey.data.rows import Block, HeldRows, Rows
+from lowkey.data.rows import Block, Rows
 from lowkey.privacy.closed import Closed
 
 
@@ -26,24 +26,9 @@ class UncataloguedRatings(Closed):
 
     __slots__ = ("_item_ids", "_rows", "_scale")
 
-    def __init__(
-        self,
-        scale: Scale,
-        item_ids: pa.Array,
-        offsets: npt.NDArray[np.int64],
-        items: npt.NDArray[np.int32],
-        values: npt.NDArray[np.float32] | None,
-        keys: npt.NDArray[np.uint64],
-    ) -> None:
-        """For the readers: the arrays are taken over unchecked."""
-        self._scale, self._item_ids, self._rows = scale, item_ids, HeldRows(offsets, items, values, keys)
-
-    @classmethod
-    def of(cls, scale: Scale, item_ids: pa.Array, rows: Rows) -> Self:
+    def __init__(self, scale: Scale, item_ids: pa.Array, rows: Rows) -> None:
         """For the readers: rows held wherever, taken over unchecked."""
-        ratings = cls.__new__(cls)
-        ratings._scale, ratings._item_ids, ratings._rows = scale, item_ids, rows
-        return ratings
+        self._scale, self._item_ids, self._rows = scale, item_ids, rows
 
     @property
     def scale(self) -> Scale:
@@ -56,7 +41,7 @@ class UncataloguedRatings(Closed):
         stays, as a user without ratings.
         """
         domain = Domain(ids, self._scale.rating_range, self._scale.feedback, expected_users)
-        return Ratings.of(domain, self._rows.over(domain.positions(self._item_ids)))
+        return Ratings(domain, self._rows.over(domain.positions(self._item_ids)))
 
     def _public_facts(self) -> str:
         return f"private catalogue, {self._scale}"

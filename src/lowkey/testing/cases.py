@@ -11,6 +11,7 @@ import numpy as np
 from lowkey.data.domain import Domain
 from lowkey.data.ids import splitmix64
 from lowkey.data.ratings import Ratings
+from lowkey.data.rows import HeldRows
 
 N_ITEMS, N_USERS = 16, 30
 DOMAINS = {
@@ -91,7 +92,7 @@ def ratings_of(domain: Domain, rows: list[Row], keys: np.ndarray) -> Ratings:
     offsets = np.concatenate([[0], np.cumsum([len(items) for items, _ in rows])]).astype(np.int64)
     items = np.concatenate([np.zeros(0, np.int32), *(items for items, _ in rows)])
     values = np.concatenate([np.zeros(0, np.float32), *(values for _, values in rows)]).astype(np.float32)
-    return Ratings(domain, offsets, items, None if domain.feedback == "binary" else values, keys)
+    return Ratings(domain, HeldRows(offsets, items, None if domain.feedback == "binary" else values, keys))
 
 
 def base_keys(n_users: int = N_USERS) -> np.ndarray:

@@ -13,6 +13,7 @@ from numba import get_num_threads
 import lowkey as lk
 from lowkey.data.ids import splitmix64
 from lowkey.data.ratings import Block
+from lowkey.data.rows import HeldRows
 from lowkey.engines.base import no_sums
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import FACTOR_GRID, ItemEquations
@@ -108,7 +109,7 @@ def test_sums_do_not_depend_on_blocks_threads_or_order(rank):
     block, sweep = crowd(300, 40), equations(40, rank, unobserved_weight=0.1)
 
     def sums(rows: Block, **settings: int) -> list[np.ndarray]:
-        ratings = lk.Ratings(domain, rows.offsets, rows.items, rows.values, rows.keys)
+        ratings = lk.Ratings(domain, HeldRows(rows.offsets, rows.items, rows.values, rows.keys))
         found, _ = LocalEngine(**settings).sweep(sweep, ratings)
         return [unreleased._open() for unreleased in found.values()]
 

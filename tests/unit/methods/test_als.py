@@ -10,6 +10,7 @@ from resolved import with_settings
 from sklearn.base import clone
 
 import lowkey as lk
+from lowkey.data.rows import HeldRows
 from lowkey.data.synthetic import planted_low_rank
 from lowkey.errors import InputError
 from lowkey.evaluation.protocol import evaluate
@@ -30,7 +31,7 @@ def two_tastes(domain: lk.Domain, n_users: int = 400, seed: int = 0) -> lk.Ratin
     users, items = np.nonzero(seen)
     offsets = np.concatenate([[0], np.cumsum(seen.sum(1))]).astype(np.int64)
     ratings = values[users, items].astype(np.float32) if domain.feedback == "ratings" else None
-    return lk.Ratings(domain, offsets, items.astype(np.int32), ratings, np.arange(n_users, dtype=np.uint64))
+    return lk.Ratings(domain, HeldRows(offsets, items.astype(np.int32), ratings, np.arange(n_users, dtype=np.uint64)))
 
 
 @pytest.mark.parametrize("make", [lambda: lk.ALS(rank=3), lambda: lk.DPALS(epsilon=20.0, delta=1e-5, rank=3)])
