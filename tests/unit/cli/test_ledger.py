@@ -14,7 +14,6 @@ from estimators import DOMAINS, base_ratings
 
 import lowkey as lk
 from lowkey.cli.main import run
-from lowkey.data.synthetic import write_taste
 from lowkey.errors import BudgetError
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.ledger import Ledger
@@ -24,12 +23,7 @@ TABLE = "ratings.parquet --user user --item item --rating rating --scale 0.5 5 -
 PUBLIC = f"{TABLE} --items catalogue.txt"
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("ledger")
-    facts = write_taste(folder / "ratings.parquet", 2000, 40, 10, seed=5)
-    (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
-    return folder
+FILES = 2000, 40, 10  # users, items, ratings of a user
 
 
 @pytest.fixture(autouse=True)

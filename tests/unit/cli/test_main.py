@@ -22,7 +22,7 @@ import pytest
 import lowkey as lk
 from lowkey.cli.main import COMMANDS, run
 from lowkey.cli.options import delta_for
-from lowkey.data.synthetic import taste, write_taste
+from lowkey.data.synthetic import taste
 from lowkey.evaluation.curve import judge
 from lowkey.methods import registry
 from lowkey.methods.choice import default_method
@@ -30,17 +30,17 @@ from lowkey.methods.choice import default_method
 GOOD = "--for ratings --user user --item item --rating rating --scale 0.5 5 --items catalogue.txt --epsilon 2 --delta 1e-5"
 
 
+FILES = 1500, 80, 20  # users, items, ratings of a user
+
+
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ratings file with text ids, its catalogue, a history, and a release made from them."""
-    folder = tmp_path_factory.mktemp("files")
-    facts = write_taste(folder / "ratings.parquet", 1500, 80, 20, seed=5)
-    (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
-    films = facts["items"]
-    (folder / "mine.csv").write_text(f'item,rating\n"{films[2]}",5\n"{films[7]}",1.5\n')
-    with contextlib.chdir(folder):
+def files(files: Path) -> Path:
+    """And a history, and a release made from them."""
+    films = (files / "catalogue.txt").read_text().splitlines()
+    (files / "mine.csv").write_text(f'item,rating\n"{films[2]}",5\n"{films[7]}",1.5\n')
+    with contextlib.chdir(files):
         assert run(shlex.split(f"release ratings.parquet {GOOD} --out made --quiet")) == 0
-    return folder
+    return files
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 
 import lowkey as lk
 from lowkey.cli.main import run
-from lowkey.data.synthetic import write_taste
 from lowkey.errors import InputError
 from lowkey.privacy.verdict import verdict
 from lowkey.release.folder import SIGNATURE
@@ -30,18 +29,18 @@ as lists allow'''
 """
 
 
+FILES = 300, 40, 10  # users, items, ratings of a user
+
+
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("signed")
-    facts = write_taste(folder / "ratings.parquet", 300, 40, 10, seed=5)
-    (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
-    (folder / "about.toml").write_text(ABOUT)
-    with contextlib.chdir(folder):
+def files(files: Path) -> Path:
+    (files / "about.toml").write_text(ABOUT)
+    with contextlib.chdir(files):
         assert lowkey("keygen curator") == lowkey("keygen forger") == 0
         signed = "--about about.toml --sign curator.key"
         assert lowkey(f"release {TABLE} --epsilon 1 --expected-users 300 --out signed -q {signed}") == 0
         assert lowkey(f"release {TABLE} --epsilon 1000 --expected-users 300 --out weak -q") == 0
-    return folder
+    return files
 
 
 @pytest.fixture(autouse=True)

@@ -21,12 +21,7 @@ TABLE = "ratings.parquet --user user --item item --rating rating --scale 0.5 5"
 GOOD = f"{TABLE} --items catalogue.txt --epsilon 2 --delta 1e-5"
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("files")
-    facts = write_taste(folder / "ratings.parquet", 400, 40, 10, seed=5)
-    (folder / "catalogue.txt").write_text("\n".join(facts["items"]) + "\n")
-    return folder
+FILES = 400, 40, 10  # users, items, ratings of a user
 
 
 @pytest.fixture
