@@ -1,9 +1,8 @@
-"""Lab room: users who try to move a sum as far as they can: a gallery, users aligned with the posts, climbers."""
+"""Lab room: users who try to move a sum as far as they can: a gallery, and users aligned with the posts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -67,29 +66,3 @@ def _directions(domain: Domain, known: Record) -> Iterator[tuple[str, np.ndarray
         left = np.linalg.svd(table, full_matrices=False)[0]
         for column in range(min(2, left.shape[1])):
             yield f"direction {column} of {source}", left[:, column]
-
-
-def crossed_pairs(n: int) -> Iterator[np.ndarray]:
-    """Two users at the ends of the scale on the items they share, each with indifferent ratings that the other lacks.
-
-    Where values and counts are bounded jointly, this is what moves both the furthest at once.
-    """
-    for shared in (1, 2, 4):
-        for others in (0, 1, 3, (n - shared) // 2):
-            pair = np.full((2, n), -1)
-            pair[:, :shared] = [[HIGH], [LOW]]
-            pair[0, shared : shared + others] = 4
-            pair[1, n - others :] = 5
-            yield pair.ravel()
-
-
-def climb(start: np.ndarray, score: Callable[[np.ndarray], Any], rng: np.random.Generator, steps: int) -> np.ndarray:
-    """Random one-item changes, kept when the score does not fall."""
-    best, best_score = start, score(start)
-    for _ in range(steps):
-        trial = best.copy()
-        trial[rng.integers(len(trial))] = rng.integers(-1, HIGH + 1)
-        trial_score = score(trial)
-        if trial_score >= best_score:
-            best, best_score = trial, trial_score
-    return best
