@@ -10,7 +10,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
-from lowkey.cli.table import AS_USUAL, Table, Tidy
+from lowkey.cli.table import AS_USUAL, UNNAMED, Columns, Tidy
 
 if TYPE_CHECKING:
     from lowkey.cli.training import Order
@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 def release(
     file: Annotated[str | None, o.RATINGS] = None,
-    user: o.User = None,
-    item: o.Item = None,
-    rating: o.Rating = None,
-    scale: o.Scale = None,
-    binary: o.Binary = False,
-    counts: o.Counts = None,
-    time: o.Time = None,
-    items: o.Items = None,
-    items_column: o.ItemsColumn = None,
+    columns: Columns = UNNAMED,
     private_catalogue: Annotated[
         bool, typer.Option("--private-catalogue", help="The items are not public: name only those that many users have.")
     ] = False,
@@ -100,10 +92,8 @@ def release(
         "release",
         {
             "the ratings file": file,
-            "--user": user,
-            "--item": item,
-            "--scale, --counts or --binary": scale or binary or counts is not None,
-            "--items or --private-catalogue": items or private_catalogue,
+            **columns.needed(),
+            "--items or --private-catalogue": columns.items or private_catalogue,
             "--epsilon": epsilon,
             "--delta or --expected-users": expected_users if delta is None else delta,
             "--out": out or dry_run,
@@ -111,10 +101,9 @@ def release(
         f"lowkey release {file or 'ratings.parquet'} {o.EXAMPLE}",
     )
     assert file is not None
-    scale = o.check_feedback(scale, binary, counts, rating)
-    o.check_file(file)
+    table = columns.table(file, **tidy.of_table(), out_of_core=out_of_core, scratch=scratch)
     o.check_engine(engine, master, partitions, out_of_core)
-    if items and private_catalogue:
+    if columns.items and private_catalogue:
         o.refuse("--private-catalogue", got="--items too", needed="one of the two", try_="--items if the list is public")
     screen = Screen(quiet, as_json)
     with screen.working("Starting"):
@@ -125,33 +114,20 @@ def release(
         from lowkey.release.writing import check_delta
         from lowkey.report.about import read_about
 
-    columns = {"user": user, "item": item, "rating": rating}
-    said = {"columns": ", ".join(f"{name}: {column}" for name, column in columns.items() if column)}
+    named = {"user": table.user, "item": table.item, "rating": table.rating}
+    said = {"columns": ", ".join(f"{name}: {column}" for name, column in named.items() if column)}
     said |= {} if about is None else read_about(about)
     signer = None if sign is None else Signer(sign)  # read before anything is spent
-    assert user is not None
-    assert item is not None
     assert epsilon is not None
     order = Order(
-        table=Table(
-            file,
-            user,
-            item,
-            rating,
-            scale,
-            counts is not None,
-            time,
-            **tidy.of_table(),
-            out_of_core=out_of_core,
-            scratch=scratch,
-        ),
+        table=table,
         epsilon=epsilon,
         delta=o.delta_for(delta, expected_users) or 0.0,
         adjacency=adjacency,
         goal=goal,
         method=method,
         parameters=o.parameters(settings),
-        items=o.catalogue(items, items_column or item) if items else None,
+        items=columns.catalogue(),
         expected_users=expected_users,
         ledger=ledger,
         total_epsilon=total_epsilon,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lowkey.cli import options as o
+
 if TYPE_CHECKING:
     from lowkey.data.domain import Domain
 
@@ -71,7 +73,38 @@ class Tidy(Written):
         return {**rows, "check_axes": not self.not_swapped, **super().of_table()}
 
 
-AS_WRITTEN, AS_USUAL = Written(), Tidy()
+@dataclass(frozen=True)
+class Columns:
+    """Options: the columns of a table, what their values are, and the catalogue. None has a safe default."""
+
+    user: o.User = None
+    item: o.Item = None
+    rating: o.Rating = None
+    scale: o.Scale = None
+    binary: o.Binary = False
+    counts: o.Counts = None
+    time: o.Time = None
+    items: o.Items = None
+    items_column: o.ItemsColumn = None
+
+    def needed(self) -> dict[str, Any]:
+        kind = self.scale or self.binary or self.counts is not None
+        return {"--user": self.user, "--item": self.item, "--scale, --counts or --binary": kind}
+
+    def table(self, file: str, **how: Any) -> Table:
+        """Before anything is imported, a mistyped name or a kind of feedback that can't be meant is refused."""
+        scale = o.check_feedback(self.scale, self.binary, self.counts, self.rating)
+        o.check_file(file)
+        assert self.user is not None
+        assert self.item is not None
+        return Table(file, self.user, self.item, self.rating, scale, self.counts is not None, self.time, **how)
+
+    def catalogue(self) -> Any:
+        """The public ids; None where there are none."""
+        return o.catalogue(self.items, self.items_column or self.item or "") if self.items else None
+
+
+AS_WRITTEN, AS_USUAL, UNNAMED = Written(), Tidy(), Columns()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
-from lowkey.cli.table import AS_USUAL, Table, Tidy
+from lowkey.cli.table import AS_USUAL, UNNAMED, Columns, Table, Tidy
 from lowkey.errors import refuse
 from lowkey.evaluation.commands import NOT_PRIVATE, K, Seed, show_figures
 
@@ -30,15 +30,7 @@ FLOORS = {"Popularity": "most popular", "Bias": "averages"}
 
 def curve(
     file: o.Ratings,
-    user: o.User = None,
-    item: o.Item = None,
-    rating: o.Rating = None,
-    scale: o.Scale = None,
-    binary: o.Binary = False,
-    counts: o.Counts = None,
-    time: o.Time = None,
-    items: o.Items = None,
-    items_column: o.ItemsColumn = None,
+    columns: Columns = UNNAMED,
     epsilons: Annotated[
         str, typer.Option(help="The epsilons to try, with commas between; inf is without noise.")
     ] = "0.25,0.5,1,2,4,8",
@@ -69,35 +61,28 @@ def curve(
     o.require(
         "curve",
         {
-            "--user": user,
-            "--item": item,
-            "--scale, --counts or --binary": scale or binary or counts is not None,
-            "--items": items,
+            **columns.needed(),
+            "--items": columns.items,
             "--delta or --expected-users": expected_users if delta is None else delta,
         },
         f"lowkey curve {file} --user user --item item --rating rating --scale 1 5 --items 1..1682 --delta 1e-6",
     )
-    scale = o.check_feedback(scale, binary, counts, rating)
-    o.check_file(file)
+    table = columns.table(file, **tidy.of_table())
     wanted = _epsilons(epsilons)
     if figure is not None and (figure.suffix != ".svg" or not figure.absolute().parent.is_dir()):
         refuse("--figure", got=repr(str(figure)), needed="a name that ends in .svg, in a folder that exists",
                try_="--figure curve.svg")  # fmt: skip
-    assert user is not None
-    assert item is not None
-    assert items is not None
     screen = Screen(as_json=as_json)
     with screen.working("Starting"):
         from lowkey.cli.training import Order
 
-    table = Table(file, user, item, rating, scale, counts is not None, time, **tidy.of_table())
     order: dict[str, Any] = {
         "table": table,
         "delta": o.delta_for(delta, expected_users) or 0.0,
         "adjacency": adjacency,
         "method": method,
         "parameters": o.parameters(settings),
-        "items": o.catalogue(items, items_column or item),
+        "items": columns.catalogue(),
         "expected_users": expected_users,
         "goal": goal,
     }
