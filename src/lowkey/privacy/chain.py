@@ -81,7 +81,7 @@ def whole_file(path: Path, draft: Path | None = None, *, mode: int = 0o600, sync
         os.fsync(file.fileno())
     os.replace(draft, path)
     if sync_name:
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
 def write_line(file: int, end: int, data: bytes, then: Callable[[], None]) -> None:
@@ -98,13 +98,13 @@ def write_line(file: int, end: int, data: bytes, then: Callable[[], None]) -> No
         raise
 
 
-def sync_folder(path: Path) -> None:
-    """The names of new files are on disk only when their folder is."""
-    folder = os.open(path, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """A file, or the names in a folder, to the disk: what was announced must not be lost with the power."""
+    file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(file)
     finally:
-        os.close(folder)
+        os.close(file)
 
 
 def verify_chain(text: bytes, previous: str, seq: int) -> list[Record]:

@@ -29,7 +29,7 @@ from typing import Any
 from lowkey.errors import BudgetError, LedgerError, refuse
 from lowkey.privacy.anchor import Anchor
 from lowkey.privacy.book import START, Book, check_units, held_lines
-from lowkey.privacy.chain import Head, Record, broken, record_hash, sync_folder, verify_chain, write_head, write_line
+from lowkey.privacy.chain import Head, Record, broken, record_hash, sync, verify_chain, write_head, write_line
 from lowkey.privacy.kept import Paid
 from lowkey.privacy.left import too_much
 from lowkey.privacy.locks import Hold, is_held, one_writer
@@ -231,7 +231,7 @@ class Ledger(Book):
         try:
             write_line(self._file, self._end, data, lambda: write_head(self._side(".head"), record))
             if record["seq"] == 0:
-                sync_folder(self.path.parent)
+                sync(self.path.parent)
         except OSError as error:
             raise LedgerError(
                 what=f"the ledger {self.path} can't be written",

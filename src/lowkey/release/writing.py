@@ -18,6 +18,7 @@ import pyarrow.parquet
 from safetensors import SafetensorError
 
 from lowkey.errors import InputError, VerifyError, refuse
+from lowkey.privacy.chain import sync
 from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
     CARD,
@@ -75,9 +76,9 @@ def write_release(
         if signer is not None:
             signer.sign(draft, f"release {read_manifest(draft)['id']}")
             os.chmod(draft / SIGNATURE, 0o644)
-            _sync(draft / SIGNATURE)
+            sync(draft / SIGNATURE)
         os.chmod(draft, 0o755)
-        _sync(draft)
+        sync(draft)
         os.rename(draft, path)
     except (OSError, SafetensorError) as error:
         raise InputError(
@@ -90,7 +91,7 @@ def write_release(
         if draft is not None:
             shutil.rmtree(draft, ignore_errors=True)  # gone already, if all went well
     with suppress(OSError):  # it is there and whole; only a loss of power in the next seconds could still take its name
-        _sync(parent)
+        sync(parent)
     return path
 
 
@@ -171,23 +172,14 @@ def write_words(draft: Path, facts: dict[str, Any], ledger: Ledger) -> str:
     names = files_of(facts)
     for name in names:
         os.chmod(draft / name, 0o644)
-        _sync(draft / name)
+        sync(draft / name)
     files = {name: {"bytes": (draft / name).stat().st_size, "sha256": file_hash(draft / name)} for name in names}
     manifest = with_id({**facts, "files": files})
     (draft / MANIFEST).write_text(canonical(manifest), "utf-8")
-    _sync(draft / MANIFEST)
+    sync(draft / MANIFEST)
     return manifest["id"]
 
 
 def report_text(report: PrivacyReport) -> str:
     """The report as JSON, its fields in reading order."""
     return canonical(report.model_dump(mode="json"), sort_keys=False)
-
-
-def _sync(path: Path) -> None:
-    """To the disk: a release that was announced must not be lost with the power."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
