@@ -127,7 +127,7 @@ def head(
 
     Example: lowkey ledger head people.jsonl
     """
-    from lowkey.privacy.anchor import Anchor
+    from lowkey.privacy.chain import Anchor
 
     found = _opened(file, expect_head)
     last = found.records[-1]

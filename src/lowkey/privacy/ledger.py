@@ -9,7 +9,7 @@ seen, and a line that a crash left half-written, whose post therefore never happ
 spent, committed or not.
 
 An old copy of ledger and ``.head`` together is a whole ledger, and whoever restores it gets the budget back. Only what was
-written down elsewhere can tell: ``expect_head``, or an ``anchor`` file outside the ledger's folder (anchor.py). The
+written down elsewhere can tell: ``expect_head``, or an ``anchor`` file outside the ledger's folder (chain.py). The
 ``open`` line has an id of its own, so that no two ledgers share a head.
 """
 
@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.errors import BudgetError, LedgerError, refuse
-from lowkey.privacy.anchor import Anchor
 from lowkey.privacy.book import START, Book, check_units, held_lines
-from lowkey.privacy.chain import Head, Record, broken, record_hash, sync, verify_chain, write_head, write_line
+from lowkey.privacy.chain import Anchor, Head, Record, broken, record_hash, sync, verify_chain, write_head, write_line
 from lowkey.privacy.kept import Paid
 from lowkey.privacy.left import too_much
 from lowkey.privacy.locks import Hold, is_held, one_writer
