@@ -18,7 +18,7 @@ from lowkey.serving.http import answers, schemas
 from lowkey.serving.http.guard import HEALTH, Guard
 from lowkey.serving.http.limits import Limits, Refusal, refuse_more_than
 from lowkey.serving.http.metrics import Metrics
-from lowkey.serving.http.sentences import of_status, of_validation
+from lowkey.serving.http.schemas import of_status, of_validation
 from lowkey.serving.http.served import Current, Served
 
 ABOUT = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from lowkey.serving.http.limits import Limits, Refusal
 from lowkey.serving.http.metrics import Metrics
-from lowkey.serving.http.sentences import of_surprise
+from lowkey.serving.http.schemas import of_surprise
 from lowkey.serving.http.served import Current
 
 HEALTH = ("/v2/health/live", "/v2/health/ready")
