@@ -73,10 +73,9 @@ class Cluster:
 
     def read(self, session: Any, table: Table, domain: Domain | None) -> Any:
         """The ratings over the catalogue of a domain; without one, over a catalogue that is private."""
-        from lowkey.data.batches import ParquetBatches
         from lowkey.data.columns import names_for
         from lowkey.data.domain import Scale
-        from lowkey.data.formats import format_of
+        from lowkey.data.formats import ParquetBatches, format_of
         from lowkey.data.spark_errors import on_driver
         from lowkey.data.spark_rows import from_spark, uncatalogued_from_spark
 

@@ -15,11 +15,10 @@ import scipy.sparse
 
 from lowkey.data.assemble import settled_duplicates
 from lowkey.data.axes import Axes
-from lowkey.data.batches import streamed
 from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, to_ratings, to_uncatalogued
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.external_sort import Progress, stored_rows, stored_uncatalogued
-from lowkey.data.formats import existing_path, format_of, read_columns
+from lowkey.data.formats import existing_path, format_of, read_columns, streamed
 from lowkey.data.ratings import Ratings
 from lowkey.data.scratch import Scratch, kept_if_done, scratch_place
 from lowkey.data.sources import DATABASES, database_columns, scheme_of

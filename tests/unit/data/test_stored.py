@@ -18,7 +18,7 @@ import pytest
 
 import lowkey as lk
 from lowkey.cli.main import run
-from lowkey.data import batches, external_sort, stored
+from lowkey.data import external_sort, formats, stored
 from lowkey.data.readers import read_ratings, read_uncatalogued
 from lowkey.data.synthetic import write_taste
 from lowkey.errors import InputError
@@ -35,7 +35,7 @@ BINARY = lk.Domain(items=[f"film {i}" for i in range(40)], feedback="binary")
 @pytest.fixture(autouse=True)
 def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_sort, "BUCKET_ROWS", 64)
-    monkeypatch.setattr(batches, "BATCH_ROWS", 50)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 50)
 
 
 def a_table(n_rows: int = 900, n_users: int = 120, *, text: bool = True, repeats: bool = False, seed: int = 0) -> pa.Table:
@@ -297,7 +297,7 @@ def test_a_torn_file_is_no_parquet(tmp_path: Path) -> None:
 def test_files_that_would_fill_half_the_memory_stay_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path, a_table())
     assert not isinstance(read_ratings(path, DOMAIN, **COLUMNS)._open_rows(), stored.StoredRows)
-    monkeypatch.setattr(batches, "memory_bytes", lambda: 900 * batches.HELD_BYTES_PER_ROW * 1.99)
+    monkeypatch.setattr(formats, "memory_bytes", lambda: 900 * formats.HELD_BYTES_PER_ROW * 1.99)
     assert isinstance(read_ratings(path, DOMAIN, **COLUMNS)._open_rows(), stored.StoredRows)
 
 
