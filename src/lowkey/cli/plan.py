@@ -48,8 +48,8 @@ def plan(
     screen = Screen(as_json=as_json)
     with screen.working("Starting"):
         from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu
+        from lowkey.privacy.guarantee import verdict
         from lowkey.privacy.plan import check_epsilon_delta
-        from lowkey.privacy.verdict import verdict
 
     chosen = o.delta_for(delta, expected_users) or 0.0
     check_epsilon_delta(total_epsilon, chosen)

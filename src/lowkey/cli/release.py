@@ -224,7 +224,7 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
     if order.selection:
         screen.say("  * for 1,000 items; how many will be named is not known before. The noise is the same for any number.")
     screen.say(f"  together at most epsilon = {order.epsilon:g} at delta = {order.delta:g}")
-    from lowkey.privacy.verdict import verdict
+    from lowkey.privacy.guarantee import verdict
 
     found = verdict(order.epsilon, order.delta, order.expected_users)
     screen.say(f"  {found}", None if found.good else "bold yellow")

@@ -12,7 +12,7 @@ from lowkey.cli.screen import Screen
 from lowkey.errors import printable
 
 if TYPE_CHECKING:
-    from lowkey.privacy.verdict import Verdict
+    from lowkey.privacy.guarantee import Verdict
 
 
 def verify(
@@ -62,7 +62,7 @@ def verify(
 
 def _worth(folder: Path) -> Verdict:
     """What the numbers of a folder that is consistent are worth."""
-    from lowkey.privacy.verdict import verdict
+    from lowkey.privacy.guarantee import verdict
     from lowkey.release.folder import read_manifest
     from lowkey.release.loading import read_ledger
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from lowkey.errors import PlanError
 from lowkey.privacy.accounting import second_opinion
-from lowkey.privacy.guarantee import OUTSIDE, Guarantee
+from lowkey.privacy.guarantee import OUTSIDE, Guarantee, verdict
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.price import at_most, percent
-from lowkey.privacy.verdict import verdict
 from lowkey.report.about import by_the_curator
 from lowkey.report.contents import Accountant, Attack, AuditedReport, Detection, Point, PrivacyReport
 from lowkey.report.posts import describe_history, describe_posts, fits_in_words

@@ -15,7 +15,7 @@ import pytest
 import lowkey as lk
 from lowkey.cli.main import run
 from lowkey.errors import InputError
-from lowkey.privacy.verdict import verdict
+from lowkey.privacy.guarantee import verdict
 from lowkey.release.folder import SIGNATURE
 from lowkey.release.signing import check_signature
 
