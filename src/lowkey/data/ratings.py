@@ -17,8 +17,7 @@ import scipy.sparse
 
 from lowkey.data.assemble import check_values, settled_duplicates, tidy_rows
 from lowkey.data.domain import Domain
-from lowkey.data.row_keys import row_keys
-from lowkey.data.rows import Block, HeldRows, Rows
+from lowkey.data.rows import Block, HeldRows, Rows, row_keys
 from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
 
@@ -53,7 +52,7 @@ class Ratings(Closed):
 
         Every stored entry counts as observed, also an explicit zero; for binary feedback each becomes 1. A user
         without entries is fine. What is drawn for a user is drawn by a key: give `keys` made from the users' ids, or
-        leave them out, and a user's key is made from the items of the own row (data/row_keys.py).
+        leave them out, and a user's key is made from the items of the own row (data/rows.py).
         """
         duplicates = settled_duplicates(domain.scale, duplicates)
         what = "CSR matrix"
