@@ -1,8 +1,5 @@
 """Public room: symmetric matrices as packed upper triangles, row by row: entry (a, b), b >= a, follows (a, b - 1)."""
 
-# Bodies compiled by numba are untyped for the checker:
-# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUntypedFunctionDecorator=false
-
 from __future__ import annotations
 
 import math

@@ -6,10 +6,6 @@ rating = center + b_j + o_u + v_j . u_u + N(0, s^2), with (b_j, v_j) ~ N(0, diag
 Users' and items' posteriors in turns, each with the other's uncertainty; P, t^2 and s^2 by the same likelihood.
 """
 
-# Bodies compiled by numba are untyped for the checker:
-# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
-
 from __future__ import annotations
 
 import math
