@@ -35,6 +35,11 @@ SOURCES = {
     "ciaodvd": ("none", "tenth"),
     "book-crossing": ("none", "tenth"),
 }
+LISTS = {
+    "ml-1m": ("none", "ml-100k", "tenth", "other order", "other scale"),
+    "ml-100k": ("none", "tenth", "other order"),
+    "msweb": ("none", "tenth", "other order"),
+}
 HARMLESS = ("none", "random features", "other order", "other scale")
 HARMLESS_DATA = ("ml-1m", "ml-100k", "ciaodvd")
 NEW = ("offset only", "new items")
@@ -109,7 +114,7 @@ def prepared(name: str, draw: int, source: str, train: lk.Ratings) -> tuple[lk.R
 
 
 def measured(name: str, draw: int, method: str, source: str, epsilon: float) -> float:
-    split = split_of(name, draw, known_crowd=True)
+    split = split_of(name, draw, "lists" if RANGES[name] is None else "ratings", known_crowd=True)
     train, public = prepared(name, draw, source, split.train)
     noisy = Billboard(noise=SeededNoise(draw))
     model = getattr(lk, method)(epsilon=epsilon, delta=DELTA).fit(train, public=public, billboard=noisy)
@@ -146,7 +151,7 @@ def tasks(arguments: argparse.Namespace) -> Iterator[tuple[str, int, str, str, f
         if "ratings" in asked:
             yield from ((n, draw, "DPFactors", s, e) for n, all in SOURCES.items() for s in all for e in EPSILONS)
         if "lists" in asked:
-            yield from (("ml-1m", draw, "DPLists", s, e) for s in ("none", "ml-100k", "tenth") for e in EPSILONS)
+            yield from ((n, draw, "DPLists", s, e) for n, all in LISTS.items() for s in all for e in EPSILONS)
         if "harmless" in asked:
             yield from ((n, draw, "DPFactors", s, e) for n in HARMLESS_DATA for s in HARMLESS for e in EPSILONS)
         if "new" in asked:

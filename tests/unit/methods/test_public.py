@@ -20,7 +20,7 @@ from lowkey.methods.counts import Counts
 from lowkey.methods.effects import Evidence, item_effects
 from lowkey.methods.factors.side import Side
 from lowkey.methods.knowledge import Knowledge
-from lowkey.methods.lists.public import with_public
+from lowkey.methods.lists.public import PublicPairs
 from lowkey.methods.open_fit import open_fit
 
 N_USERS, N_ITEMS, RANK = 900, 300, 3
@@ -137,7 +137,7 @@ def test_opted_in_people_help_and_strangers_do_no_harm() -> None:
     assert fitted(lk.Public(ratings=crowd(150, 14, of=99)[0])) < plain + 0.02
 
 
-def test_lists_add_public_pairs_by_their_precision_and_only_where_they_agree() -> None:
+def test_lists_hear_public_pairs_as_far_as_noise_hides_their_error_and_only_where_they_agree() -> None:
     rng = np.random.default_rng(1)
     order = 200
 
@@ -160,13 +160,21 @@ def test_lists_add_public_pairs_by_their_precision_and_only_where_they_agree() -
         away = ~np.eye(order, dtype=bool)
         return float(np.corrcoef(found[away], truth[away])[0, 1])
 
-    helped = with_public(posted, 12.0, sweep, Knowledge(people=takers(500, straight)))
+    def pairs(rows: scipy.sparse.csr_array) -> PublicPairs:
+        found = PublicPairs.of(Knowledge(people=rows), sweep, 5000.0)
+        assert found is not None
+        return found
+
+    own = pairs(takers(500, straight))
+    helped = posted + own.beside(posted, 12.0) * own.gram
     assert agreement(helped) > agreement(posted) + 0.1
-    summed = posted + gram(takers(500, straight))
+    summed = posted + 0.1 * own.gram
     assert agreement(helped) > agreement(summed) + 0.05  # added as they are, they drown
-    other = with_public(posted, 12.0, sweep, Knowledge(people=takers(500, rng.permutation(order))))
-    np.testing.assert_array_equal(other, posted)
-    assert with_public(posted, 12.0, sweep, Knowledge()) is posted
+    assert pairs(takers(500, rng.permutation(order))).beside(posted, 12.0) == 0.0
+    assert PublicPairs.of(Knowledge(), sweep, 5000.0) is None
+    away = own.gram - truth  # both of 5,000 users, who are hardly any error beside 500
+    np.fill_diagonal(away, 0.0)
+    assert own.error == pytest.approx(np.abs(np.linalg.eigvalsh(away)).max(), rel=0.5)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ the noise is cleaned out of the spectrum, and the ridge of an item follows its p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
 from lowkey.methods.feasibility import kept_share
-from lowkey.methods.lists.public import with_public
+from lowkey.methods.lists.public import PublicPairs
 from lowkey.methods.moments.ease import CleanGram, clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
 from lowkey.privacy.plan import Request
@@ -125,22 +125,18 @@ class DPLists(Recommender):
     def _run(self, settings: ListsSettings, curator: Curator) -> Released:
         heard = self._ask_counts(settings, curator)
         counts = count_posterior(*heard.counts)
-        head = most_counted(counts.means, _head_size(settings, counts, heard.signal))
+        head = _head(settings, counts, heard.signal)
         weights, share = np.zeros((len(head), len(head))), 0.0
         if settings.personal:
-            shares = counts.means[head] / float(counts.means[head].sum())
-            of_gram = self._gram_weight(float(counts.means[head].sum()), heard, curator)
-            sweep = TasteMoments(places(head, settings.n_items), shares, of_gram, settings.liked)
-            gram, std, posted = self._ask_moments(sweep, head, heard, curator)
-            noise = std / math.sqrt(2.0)  # of the mean of the two triangles
-            gram = with_public((gram + gram.T) / 2.0, noise, sweep, settings.knowledge)
-            clean = clean_gram(gram, noise)
-            inverse = ridged_inverse(clean, shares, noise, settings.reg)
+            tastes = self._ask_tastes(settings, counts, heard, curator)
+            head, sweep = tastes.head, tastes.sweep
+            clean = clean_gram(tastes.gram, tastes.noise_std)
+            inverse = ridged_inverse(clean, sweep.shares, tastes.noise_std, settings.reg)
             posts = curator.ask_of_model(TasteFit(sweep, inverse, clean.passed))
-            heeded = min(heard.enough, of_gram)  # weights of moments that got nothing are noise
+            heeded = min(heard.enough, sweep.gram_weight)  # weights of moments that got nothing are noise
             share = heeded * personal_share(posts["taste_fit"], posts.stds["taste_fit"])
             weights = share * ease_weights(inverse)
-            counts = count_posterior(*posted)
+            counts = count_posterior(*tastes.counts)
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,
@@ -164,6 +160,33 @@ class DPLists(Recommender):
         found, std = posts["taken_counts"], posts.stds["taken_counts"]
         users = settings.domain.expected_users or max(float(found[-1]) / USERS_WEIGHT, 1.0)
         return Heard(Posted(found[:-1], std), users, settings.budget.signal, enough=1.0)
+
+    def _ask_tastes(self, settings: ListsSettings, counts: Counts, heard: Heard, curator: Curator) -> Tastes:
+        """The Gram matrix of the head. What public people say of pairs is worth less noise, and so more items."""
+
+        def sweep_of(signal: float) -> TasteMoments:
+            head = _head(settings, counts, signal)
+            total = float(counts.means[head].sum())
+            of_gram = self._gram_weight(total, heard, curator)
+            return TasteMoments(places(head, settings.n_items), counts.means[head] / total, of_gram, settings.liked)
+
+        sweep = sweep_of(heard.signal)
+        pairs = PublicPairs.of(settings.knowledge, sweep, heard.users)
+        if pairs is not None:
+            expected = curator.noise(sweep)["taste_moments"] / max(sweep.gram_weight, 1e-9) / math.sqrt(2.0)
+            taken = settings.knowledge.ask(TakenCounts(settings.n_items, settings.liked))["taken_counts"][:-1]
+            sweep = sweep_of(heard.signal * (1.0 + pairs.expected_weight(expected, taken, counts.means)))
+        head = np.flatnonzero(sweep.slots >= 0)
+        gram, std, posted = self._ask_moments(sweep, head, heard, curator)
+        gram, noise = (gram + gram.T) / 2.0, std / math.sqrt(2.0)  # of the mean of the two triangles
+        pairs = PublicPairs.of(settings.knowledge, sweep, max(float(np.trace(gram)), 1.0))
+        if pairs is not None:
+            weight = pairs.beside(gram, noise)
+            smaller = sweep_of(heard.signal * (1.0 + weight))
+            gram, kept = gram + weight * pairs.gram, smaller.slots[head] >= 0
+            if len(smaller.shares) < len(head):
+                gram, head, sweep = gram[np.ix_(kept, kept)], head[kept], replace(smaller, gram_weight=sweep.gram_weight)
+        return Tastes(head, sweep, gram, noise, posted)
 
     def _gram_weight(self, taken: float, heard: Heard, curator: Curator) -> float:
         return gram_weight(taken, heard)
@@ -204,6 +227,16 @@ class Posted(NamedTuple):
         return Posted((ours * self.counts + theirs * other.counts) / (ours + theirs), (ours + theirs) ** -0.5)
 
 
+class Tastes(NamedTuple):
+    """What is known of the head's pairs; and of all counts."""
+
+    head: NDArray[np.int64]
+    sweep: TasteMoments
+    gram: Array
+    noise_std: float
+    counts: Posted
+
+
 @dataclass(frozen=True)
 class Heard:
     """What the first post tells: counts, of how many users, and how loud a user is beside the noise (mu)."""
@@ -224,11 +257,11 @@ def gram_weight(taken: float, heard: Heard) -> float:
     return math.sqrt(typical**2 / (1.0 + typical**2)) if typical < math.inf else 1.0
 
 
-def _head_size(settings: ListsSettings, counts: Counts, signal: float) -> int:
-    if settings.head is not None:
-        return settings.head
+def _head(settings: ListsSettings, counts: Counts, signal: float) -> NDArray[np.int64]:
+    """The items that stand clear of the noise, within limits."""
     clear = CLEAR * math.sqrt(max(float(counts.means.mean()), 0.0) / signal)
-    return min(max(int(np.sum(counts.means >= clear)), SMALLEST_HEAD), settings.largest_head)
+    size = min(max(int(np.sum(counts.means >= clear)), SMALLEST_HEAD), settings.largest_head)
+    return most_counted(counts.means, size if settings.head is None else settings.head)
 
 
 def ridged_inverse(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
