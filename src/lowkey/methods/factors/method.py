@@ -156,6 +156,7 @@ class DPFactors(Recommender):
         bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
         coefficients, middle = np.column_stack([bias, factors if side is None else side.start]), np.zeros(rank)
         rounds: list[Round] = []
+        last = settings.averaged if knowledge.fit is None else settings.n_iter
         for t in range(settings.n_iter):
             sweep = scale.sweep(t + 1, known, coefficients)
             posts = curator.ask(sweep)
@@ -165,9 +166,10 @@ class DPFactors(Recommender):
             update = posts[sweep.update] / np.column_stack([scales, np.ones((len(scales), rank))])
             targets = shares[:, None] * (coefficients @ seen.regressors) + update
             latest = Round.of(shares, targets, seen.regressors, scales, *noise)
-            # A start that knows nothing is forgotten at once; then the last rounds count, by their precision.
-            forgets = t < 2 and settings.start == "random"
-            rounds = [latest] if forgets else [*rounds, latest][-settings.averaged :]
+            # A start that knows nothing is forgotten at once; then the last rounds count, by their precision. Public
+            # people know the directions from the start: there all rounds count.
+            forgets = t < 2 and settings.start == "random" and knowledge.fit is None
+            rounds = [latest] if forgets else [*rounds, latest][-last:]
             found = posterior(rounds, bias, means.variances, side)
             change = common_scale(found.spread, seen.factors, seen.ratings, seen.variance)
             change = change if side is None else side.gentle(change)
