@@ -25,6 +25,7 @@ METHODS = {
     "DPFactors": {"rank": 2, "n_iter": 2},
     "DPBias": {},
     "DPLists": {"head": 8},
+    "DPMoments": {"head": 8, "rank": 2},
 }
 
 

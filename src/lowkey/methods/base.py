@@ -140,7 +140,7 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
             refuse(
                 f"public= of {type(self).__name__}",
                 got="a method that has no use for it",
-                needed="DPFactors or DPBias for ratings, DPLists for lists",
+                needed="DPFactors, DPBias or DPMoments for ratings, DPLists for lists",
                 try_="one of these, or leaving it out",
             )
         return self._informed(replace(settings, knowledge=knowledge_of(public, domain)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -63,6 +63,11 @@ class Knowledge:
             values = rows.data.astype(np.float32)
             sweep.run(Block(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), values, keys), None, sums)
         return {statistic.name: sums[statistic.name] * statistic.grid.step for statistic in sweep.statistics}
+
+    def halves(self, sweep: Sweep) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The same of two halves of them: what these differ by is chance."""
+        one, other = (replace(self, people=self.people[first::2]).ask(sweep) for first in (0, 1))
+        return one, other
 
     def item_map(self, targets: Array, counts: Array) -> dict[str, Any]:
         """For the release: how features foretell effects and factors (n_items, d) of items that nobody has rated.

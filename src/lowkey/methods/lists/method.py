@@ -22,7 +22,7 @@ from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
 from lowkey.methods.feasibility import kept_share
-from lowkey.methods.lists.public import PublicPairs
+from lowkey.methods.lists.public import public_pairs
 from lowkey.methods.moments.ease import CleanGram, clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
 from lowkey.privacy.plan import Request
@@ -171,7 +171,7 @@ class DPLists(Recommender):
             return TasteMoments(places(head, settings.n_items), counts.means[head] / total, of_gram, settings.liked)
 
         sweep = sweep_of(heard.signal)
-        pairs = PublicPairs.of(settings.knowledge, sweep, heard.users)
+        pairs = public_pairs(settings.knowledge, sweep, heard.users)
         if pairs is not None:
             expected = curator.noise(sweep)["taste_moments"] / max(sweep.gram_weight, 1e-9) / math.sqrt(2.0)
             taken = settings.knowledge.ask(TakenCounts(settings.n_items, settings.liked))["taken_counts"][:-1]
@@ -179,7 +179,7 @@ class DPLists(Recommender):
         head = np.flatnonzero(sweep.slots >= 0)
         gram, std, posted = self._ask_moments(sweep, head, heard, curator)
         gram, noise = (gram + gram.T) / 2.0, std / math.sqrt(2.0)  # of the mean of the two triangles
-        pairs = PublicPairs.of(settings.knowledge, sweep, max(float(np.trace(gram)), 1.0))
+        pairs = public_pairs(settings.knowledge, sweep, max(float(np.trace(gram)), 1.0))
         if pairs is not None:
             weight = pairs.beside(gram, noise)
             smaller = sweep_of(heard.signal * (1.0 + weight))

@@ -6,7 +6,7 @@ Paper: ours (docs/moments.md), after McSherry and Mironov 2009 (ratings) and Ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,14 +16,16 @@ from lowkey.data.domain import Domain
 from lowkey.errors import refuse
 from lowkey.kernels.bias import ItemCounts
 from lowkey.kernels.moments import RatingMoments, RowMoments
-from lowkey.linalg.packed import packed_length
+from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.curator import Curator, Posts
+from lowkey.methods.knowledge import Knowledge
 from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, most_counted, places
 from lowkey.methods.moments.models import best_rank, model_of
 from lowkey.methods.moments.posted import Moments
+from lowkey.methods.moments.public_pairs import PublicPairs
 from lowkey.model import Model
 from lowkey.origin import Origin
 from lowkey.privacy.mechanisms import Gaussian, SymmetricGaussian
@@ -82,6 +84,7 @@ class DPMoments(Recommender):
 
     moments_: Moments
     means_share: ClassVar[float] = MEANS_SHARE
+    uses_public = True
     constraints = {"rank": whole(), "head": whole(), "reg": positive(), "residual_bound": positive()}
 
     def __init__(
@@ -135,7 +138,7 @@ class DPMoments(Recommender):
         head = settings.head_of(means.posted_counts, means.count_std)
         slots = places(head, settings.n_items)
         sweep = RatingMoments(means.prior, slots, len(head), settings.residual_bound, means.offset_reg)
-        posts = self._ask_moments(sweep, head, curator)
+        posts = _with_public(self._ask_moments(sweep, head, curator), sweep, settings.knowledge)
         known = {"item_counts": means.posted_counts, "item_bias": means.effects, "head": head}
         facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.crowd.between}
         return Moments("ratings", {**known, **posts.arrays}, {"item_counts": means.count_std, **posts.stds}, facts)
@@ -169,6 +172,22 @@ def _ask_binary(settings: MomentsSettings, curator: Curator) -> Moments:
     counts = curator.ask(ItemCounts(settings.n_items))
     head = settings.head_of(counts["item_counts"], counts.stds["item_counts"])
     weights = np.maximum(counts["item_counts"][head], 1.0) ** -WEIGHT_POWER
-    posts = curator.ask(RowMoments(places(head, settings.n_items), weights))
+    sweep = RowMoments(places(head, settings.n_items), weights)
+    posts = _with_public(curator.ask(sweep), sweep, settings.knowledge)
     arrays = {**counts.arrays, "head": head, "head_weights": weights, **posts.arrays}
     return Moments("binary", arrays, {**counts.stds, **posts.stds}, {})
+
+
+def _with_public(posts: Posts, sweep: RatingMoments | RowMoments, knowledge: Knowledge) -> Posts:
+    """Every Gram matrix, averaged with that of the public people as far as they are heard; so there is less noise."""
+    if knowledge.people is None:
+        return posts
+    # What the model explains; and what every person adds 1 to the trace of.
+    explained, counted = ("residual_gram", "rated_gram") if isinstance(sweep, RatingMoments) else ("row_gram", "row_gram")
+    sums = knowledge.halves(sweep)
+    users, people = (max(float(np.trace(unpack(g))), 1.0) for g in (posts[counted], sums[0][counted] + sums[1][counted]))
+    one, other = (unpack(half[explained]) for half in sums)
+    weight = PublicPairs.of((one, other), users, people).beside(unpack(posts[explained]), posts.stds[explained])
+    theirs = {name: (sums[0][name] + sums[1][name]) * (users / people) for name in posts.arrays}
+    mean = {name: (own + weight * theirs[name]) / (1.0 + weight) for name, own in posts.arrays.items()}
+    return replace(posts, arrays=mean, stds={name: std / (1.0 + weight) for name, std in posts.stds.items()})
