@@ -38,6 +38,7 @@ class Effects(NamedTuple):
     variances: Array
     spread: float  # t^2: the variance of true effects around their trend
     apart: float = math.inf  # d: how far public people are from these; infinite where they are not listened to
+    features_trusted: bool = False  # l > 0
 
 
 def item_effects(
@@ -74,7 +75,8 @@ def item_effects(
     mean, spread = seen.given_public(prior, seen.trend(prior)[0])
     gain = counts.means * spread / (counts.squares * spread + seen.noise)
     means = mean + gain * (seen.sums - counts.means * mean)
-    return Effects(means, np.maximum(spread * (1.0 - gain * counts.means), TINY * spread), float(prior.spread), prior.apart)
+    variances = np.maximum(spread * (1.0 - gain * counts.means), TINY * spread)
+    return Effects(means, variances, float(prior.spread), prior.apart, features is not None and prior.trust > NO_TRUST)
 
 
 class _Prior(NamedTuple):

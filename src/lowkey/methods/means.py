@@ -69,6 +69,7 @@ class Means:
     count_std: float
     residual_variance: float  # of a rating around g + b + offset
     public_trusted: bool = False  # the posts bear out what public people say of the items
+    features_trusted: bool = False  # and what features do
 
     @property
     def center(self) -> float:
@@ -221,5 +222,11 @@ def _combined(means: Means, settings: Settings, rounds: tuple[Posted, ...]) -> M
     )
     effects = np.clip(found.means, -settings.spread, settings.spread)
     left = max(crowd.within - found.spread, LEAST_LEFT * crowd.within)
-    trusted = found.apart < math.inf
-    return replace(means, effects=effects, variances=found.variances, residual_variance=left, public_trusted=trusted)
+    return replace(
+        means,
+        effects=effects,
+        variances=found.variances,
+        residual_variance=left,
+        public_trusted=found.apart < math.inf,
+        features_trusted=found.features_trusted,
+    )

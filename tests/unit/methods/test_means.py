@@ -210,7 +210,7 @@ def test_a_small_crowd_gets_no_factors_and_a_rank_that_is_asked_for_is_kept() ->
     rows, _ = crowd(400)
     ratings = lk.Ratings.from_csr(rows, lk.Domain(300, SKEWED, expected_users=400))
     small = DPFactors(epsilon=1.0, delta=1e-5).fit(ratings)
-    assert small.item_factors_.shape == (300, 0)
+    assert small.item_factors_.shape == (300, 2)  # what users lean to, and no factor
     names = [line.name for line in small.ledger_.spent()]
     assert names == ["level", "spread", "item_means", "item_means", *(f"item_update_{t}" for t in (1, 2, 3, 4))]
-    assert DPFactors(epsilon=1.0, delta=1e-5, rank=3).fit(ratings).item_factors_.shape == (300, 3)
+    assert DPFactors(epsilon=1.0, delta=1e-5, rank=3).fit(ratings).item_factors_.shape == (300, 5)

@@ -1,4 +1,4 @@
-"""Public room: private item effects, with a user's own offset computed locally; for binary feedback, private popularity.
+"""Public room: private item effects; a user's own offset and leanings are computed locally. Binary: private popularity.
 
 Paper: McSherry and Mironov 2009, section 4 (a global mean, then item averages). Deviates: the damping follows from the
 known noise and from posted variances; user offsets are never posted.
@@ -6,7 +6,6 @@ known noise and from posted variances; user offsets are never posted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,8 @@ from lowkey.kernels.bias import ItemCounts
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import not_negative, positive, whole
 from lowkey.methods.curator import Curator
-from lowkey.methods.means import ROUNDS, ask_means, means_requests
+from lowkey.methods.leanings import leanings
+from lowkey.methods.means import ROUNDS, Means, ask_means, means_requests
 from lowkey.methods.ranking import ranked
 from lowkey.privacy.plan import Request
 
@@ -33,8 +33,9 @@ class BiasSettings(Settings):
 
 
 class DPBias(Recommender):
-    """rating = level + item effect + user offset; level and effects are private, the offset is the user's own.
+    """rating = level + item effect + user offset + leanings; level and effects are private, the rest is the user's own.
 
+    A user may lean to what is liked and to what is taken often, more or less than others do: both are known of the items.
     ``n_iter`` posts of item means, the later ones around what the earlier ones found. ``residual_bound`` bounds the root
     mean square of one user's residuals and ``offset_reg`` damps offsets; by default both follow from the posted spread.
 
@@ -95,9 +96,7 @@ class DPBias(Recommender):
             return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
         means = ask_means(settings, curator, settings.n_iter, settings.residual_bound, settings.offset_reg)
         damping = means.offset_reg if settings.offset_reg is None else settings.offset_reg
-        told = settings.knowledge.item_map(means.effects[:, None], means.counts.means)
-        released = biases(means.effects, means.center, damping, list(settings.limits), told)
-        return ranked(released, means.counts.means, means.residual_variance)
+        return leaning(settings, means, damping)
 
 
 class Popularity(Recommender):
@@ -124,14 +123,21 @@ class Popularity(Recommender):
         return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
 
 
+def leaning(settings: Settings, means: Means, offset_reg: float) -> Released:
+    """Item effects, a user's offset and what the user leans to."""
+    lean, variance = leanings(means, settings.knowledge), means.residual_variance
+    arrays = {"item_bias": means.effects, "item_factors": lean}
+    told = settings.knowledge.item_map(np.column_stack([means.effects, lean]), means.counts.means)
+    fitted = {"center": means.center, "offset_reg": offset_reg, "reg": variance, "rating_range": list(settings.limits)}
+    return ranked(Released("factors", arrays, {**fitted, **told}), means.counts.means, variance)
+
+
 def popularity(counts: np.ndarray) -> Released:
     """Items ranked by how many users have them, whatever the history."""
     return biases(np.array(counts), 0.0, None, None)
 
 
-def biases(
-    item_bias: np.ndarray, center: float, offset_reg: float | None, limits: list[float] | None, told: Mapping[str, Any] = {}
-) -> Released:
+def biases(item_bias: np.ndarray, center: float, offset_reg: float | None, limits: list[float] | None) -> Released:
     arrays = {"item_bias": item_bias, "item_factors": np.zeros((len(item_bias), 0))}
-    settings = {"center": center, "offset_reg": offset_reg, "reg": 1.0, "rating_range": limits, **told}
+    settings = {"center": center, "offset_reg": offset_reg, "reg": 1.0, "rating_range": limits}
     return Released("factors", arrays, settings)

@@ -34,6 +34,7 @@ from lowkey.threads import one_blas_thread
 Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 500  # items that P is estimated from: those with the largest shares
 TURNS = 3  # of prior means and P
+STEPS = 4  # of EM for P in a turn: to the end, weak directions die out before they were looked for
 BLOCK = 128  # items solved at a time: their matrices stay in the cache
 
 
@@ -114,7 +115,7 @@ class Posterior(NamedTuple):
 
 
 def posterior(
-    rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, side: Side | None = None, steps: int = 10
+    rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, side: Side | None = None, steps: int = STEPS
 ) -> Posterior:
     """The items' coefficients given every round, with the prior covariance that makes the rounds most likely (EM).
 

@@ -16,7 +16,7 @@ from lowkey.errors import refuse
 from lowkey.kernels.factors import EXTRA
 from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Budget, Recommender, Released
-from lowkey.methods.bias.method import biases
+from lowkey.methods.bias.method import leaning
 from lowkey.methods.constraints import whole, within_catalogue, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.factors.blup import Round, clean_moments, common_scale, posterior
@@ -31,6 +31,7 @@ from lowkey.methods.factors.settings import (
 )
 from lowkey.methods.factors.side import Side
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
+from lowkey.methods.leanings import BESIDE_FACTORS, leanings, posted_leanings
 from lowkey.methods.means import Means, ask_means, means_requests, refined
 from lowkey.methods.ranking import ranked
 from lowkey.privacy.mechanisms import SymmetricGaussian
@@ -46,6 +47,8 @@ Array = NDArray[np.float64]
 
 class DPFactors(Recommender):
     """rating = center + item bias + user offset + item factor . user factor; the item side in ``n_iter`` noisy rounds.
+
+    The last columns of ``item_factors_`` are what users lean to: what is liked, what is taken often, and public features.
 
     Nothing needs tuning: ``rank`` and ``n_iter`` follow from the noise level, bounds follow the posts, and what a ridge
     does elsewhere is done by the known noise. By default the rank also follows the posted crowd: where factors would cost
@@ -141,9 +144,7 @@ class DPFactors(Recommender):
         """What was planned for factors, spent on item effects: the model has no factors."""
         for t in range(1, settings.n_iter + 1):
             means = refined(means, settings, curator, f"item_update_{t}")
-        told = settings.knowledge.item_map(means.effects[:, None], means.counts.means)
-        released = biases(means.effects, means.center, means.offset_reg, list(settings.limits), told)
-        return ranked(released, means.counts.means, means.residual_variance)
+        return leaning(settings, means, means.offset_reg)
 
     def _factors(self, settings: FactorsSettings, means: Means, curator: Curator) -> Released:
         spread, rank = settings.spread, settings.rank
@@ -151,10 +152,10 @@ class DPFactors(Recommender):
         shares, scales = known.shares, known.scales
         factors = first_factors(settings, self.init_seed, scale, known, means, curator)
         knowledge = settings.knowledge if means.public_trusted else replace(settings.knowledge, fit=None)
-        side = Side.of(knowledge, factors, known.counts)
+        side = Side.of(knowledge, factors, known.counts, posted_leanings(means))
         # Public people's factors are those of users around the average one, so all of an effect is in their biases.
         bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
-        coefficients, middle = np.column_stack([bias, factors if side is None else side.start]), np.zeros(rank)
+        coefficients, middle = np.column_stack([bias, side.start]), np.zeros(rank)
         rounds: list[Round] = []
         last = settings.averaged if knowledge.fit is None else settings.n_iter
         for t in range(settings.n_iter):
@@ -171,14 +172,13 @@ class DPFactors(Recommender):
             forgets = t < 2 and settings.start == "random" and knowledge.fit is None
             rounds = [latest] if forgets else [*rounds, latest][-last:]
             found = posterior(rounds, bias, means.variances, side)
-            change = common_scale(found.spread, seen.factors, seen.ratings, seen.variance)
-            change = change if side is None else side.gentle(change)
-            rounds = [r.turned(change) for r in rounds]
-            side = None if side is None else side.turned(change)
+            change = side.gentle(common_scale(found.spread, seen.factors, seen.ratings, seen.variance))
+            rounds, side = [r.turned(change) for r in rounds], side.turned(change)
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
             middle = np.linalg.solve(change.T, seen.regressors[0, 1:] / seen.regressors[0, 0])
             scale = scale.next(seen, LEAST * spread, falling_bound=settings.falling_bound)
         coefficients[:, 0] += coefficients[:, 1:] @ middle  # the average user is who says nothing
+        coefficients = np.hstack([coefficients, leanings(means, settings.knowledge, BESIDE_FACTORS)])
         fitted = {
             "center": means.center,
             "rating_range": list(settings.limits),

@@ -6,8 +6,9 @@ L_j (L_j + (d D)^-1)^-1 L_j. d is that of the largest likelihood of the private 
 P, the spread of private factors, is looked for from D on: a round that is mostly noise says little of it.
 
 Features f_j are a prior mean m_j = W f_j. With A_j all evidence, C_j = (A_j + P^-1)^-1 and t_j the posterior mean for m_j =
-0, the log likelihood of m_j is g_j . m_j - m_j . S_j m_j / 2, g_j = P^-1 t_j and S_j = P^-1 - P^-1 C_j P^-1. In the
-eigenbasis of P, S_j is taken for diagonal; the slopes have the prior N(0, l P), l of the largest likelihood.
+0, the log likelihood of m_j is g_j . m_j - m_j . S_j m_j / 2, g_j = P^-1 t_j and S_j = P^-1 - P^-1 C_j P^-1. The slopes
+have the prior N(0, l P), l of the largest likelihood. How an item is liked and how often it is taken, as posted, are
+features that every fit has: they come first, and public ones are asked for what is left.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ Matrix = NDArray[np.float64]
 LARGEST_SAMPLE = 2000  # items that the map is learnt from: those with the largest shares
 SCALES = np.geomspace(1e-6, 10.0, 22)  # l
 CLEAR = 4.0  # of log likelihood: less may be chance
+TINY = 1e-12
 MOST_CHANGE = 2.0  # of a direction's scale, from round to round
 APART = (math.inf, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 
@@ -39,13 +41,15 @@ class Side:
     precisions: Matrix | None  # L, (n_items, rank, rank)
     targets: Matrix  # h, (n_items, rank)
     spread: Matrix  # D, (rank, rank)
-    features: Matrix | None  # (n_items, k)
+    features: tuple[Matrix, ...]  # (n_items, k) each: of a source
 
     @classmethod
-    def of(cls, knowledge: Knowledge, start: Matrix, counts: Matrix) -> Side | None:
+    def of(cls, knowledge: Knowledge, start: Matrix, counts: Matrix, known: Matrix) -> Side:
         rank = start.shape[1]
+        known = known / np.maximum(np.sqrt(np.mean(known**2, axis=0)), TINY)
+        features = (known,) if knowledge.features is None else (known, knowledge.features)
         if knowledge.fit is None:
-            return None if knowledge.features is None else cls(start, None, start, np.eye(rank), knowledge.features)
+            return cls(start, None, start, np.eye(rank), features)
         fit = knowledge.fit
         factors = fit.means[:, 1:]
         values, vectors = np.linalg.eigh((factors * counts[:, None]).T @ factors)
@@ -61,7 +65,7 @@ class Side:
         targets[:, :kept] = np.einsum("nij,nj->ni", posterior, factors @ turn)
         far = np.eye(rank) * float(np.trace(spread)) / kept
         far[:kept, :kept] = spread
-        return cls(begin, whole, targets, far, knowledge.features)
+        return cls(begin, whole, targets, far, features)
 
     def gentle(self, change: Matrix) -> Matrix:
         """A change of scale that leaves no direction behind: what the public people know of it would have no place."""
@@ -127,19 +131,22 @@ class Side:
 
     def centers(self, shares: Matrix, evidence: Callable[[Any], tuple[Matrix, Matrix]], prior: Matrix) -> Matrix:
         """(n_items, rank): the prior means that make the evidence most likely."""
-        if self.features is None:
-            return np.zeros((len(shares), len(prior)))
         rows = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
         values, basis = np.linalg.eigh(prior)
-        values = np.maximum(values, max(1e-9 * values[-1], 1e-15))
+        root = basis * np.sqrt(np.maximum(values, max(1e-9 * values[-1], 1e-15)))  # P = root root^T
+        undo = np.linalg.inv(root)
         precision, target = evidence(rows)
         whole = unpack(precision)
-        whole[:, 1:, 1:] += (basis / values) @ basis.T
+        whole[:, 1:, 1:] += undo.T @ undo
         covariance = np.linalg.inv(whole)
-        means = np.einsum("nij,nj->ni", covariance, target)[:, 1:] @ basis
-        spread = np.einsum("ik,nij,jk->nk", basis, covariance[:, 1:, 1:], basis, optimize=True)
-        score, information = means / values, np.maximum(1.0 / values - spread / values**2, 0.0)
-        return self.features @ _slopes(self.features[rows], score, information, values) @ basis.T
+        score = np.einsum("nij,nj->ni", covariance, target)[:, 1:] @ undo.T
+        information = np.eye(len(prior)) - undo @ covariance[:, 1:, 1:] @ undo.T
+        found = np.zeros((len(shares), len(prior)))
+        for source in self.features:
+            more = source @ _slopes(source[rows], score, information)
+            score -= np.einsum("nij,nj->ni", information, more[rows])
+            found += more
+        return found @ root.T
 
 
 def _inverse(prior: Matrix) -> Matrix:
@@ -147,17 +154,16 @@ def _inverse(prior: Matrix) -> Matrix:
     return (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
 
 
-def _slopes(features: Matrix, score: Matrix, information: Matrix, values: Matrix) -> Matrix:
-    """(k, rank): ridge regression direction by direction, l by the largest likelihood of all directions together."""
-    solved: list[tuple[Matrix, Matrix, Matrix]] = []
-    likelihood = np.zeros(len(SCALES))
-    for k, value in enumerate(values):
-        sizes, vectors = np.linalg.eigh((features * information[:, k, None]).T @ features)
-        target = vectors.T @ (features.T @ score[:, k])
-        ridged = np.maximum(sizes, 0.0) + 1.0 / (SCALES[:, None] * value)
-        likelihood += (0.5 * target**2 / ridged - 0.5 * np.log(ridged * SCALES[:, None] * value)).sum(axis=1)
-        solved.append((ridged, vectors, target))
+def _slopes(features: Matrix, score: Matrix, information: Matrix) -> Matrix:
+    """(k, rank), in units of P: ridge regression of all directions together, l by the largest likelihood."""
+    (n, k), rank = features.shape, score.shape[1]
+    squares = (features[:, :, None] * features[:, None, :]).reshape(n, k * k)
+    normal = (squares.T @ information.reshape(n, rank * rank)).reshape(k, k, rank, rank).transpose(0, 2, 1, 3)
+    sizes, vectors = np.linalg.eigh(normal.reshape(k * rank, k * rank))
+    target = vectors.T @ (features.T @ score).reshape(-1)
+    ridged = np.maximum(sizes, 0.0) + 1.0 / SCALES[:, None]
+    likelihood = (0.5 * target**2 / ridged - 0.5 * np.log(ridged * SCALES[:, None])).sum(axis=1)
     best = int(np.argmax(likelihood))
     if likelihood[best] < likelihood[0] + CLEAR:
         best = 0
-    return np.column_stack([vectors @ (target / ridged[best]) for ridged, vectors, target in solved])
+    return (vectors @ (target / ridged[best])).reshape(k, rank)
