@@ -25,14 +25,13 @@ from lowkey.errors import LowkeyError, refuse
 from lowkey.privacy.chain import LEDGER
 from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.plan import Plan
 from lowkey.privacy.price import at_most
 
 LOCK = "lock"
 
 
 @contextmanager
-def paid_folder(order: Order, plans: list[Plan], out: Path, resume: bool, screen: Screen) -> Generator[Path]:
+def paid_folder(order: Order, out: Path, resume: bool, screen: Screen) -> Generator[Path]:
     """The folder to keep posts in, locked. Whatever ends the fit early, its owner is told what was paid and is kept."""
     place = (out.absolute().parent / "lowkey") if order.ledger is None else order.ledger.absolute()
     folder, lock = _found(place.with_name(f"{place.name}.paid-{_fingerprint(order)}"), resume)
@@ -40,7 +39,7 @@ def paid_folder(order: Order, plans: list[Plan], out: Path, resume: bool, screen
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
     except BaseException as error:
-        told = _told(folder, order, plans)
+        told = _told(folder, order)
         if not told:
             shutil.rmtree(folder, ignore_errors=True)
         elif isinstance(error, LowkeyError):
@@ -100,14 +99,14 @@ def _has_posts(folder: Path) -> bool:
     return bool(KeptPosts(folder).seqs()) or ((folder / LEDGER).exists() and bool(Ledger(folder / LEDGER).spent()))
 
 
-def _told(folder: Path, order: Order, plans: list[Plan]) -> str:
+def _told(folder: Path, order: Order) -> str:
     """What was spent, and where it is; nothing, if that is so."""
     path = order.ledger if order.ledger is not None else folder / LEDGER
     if not path.exists() or not _has_posts(folder):
         return ""
     ledger = Ledger(path)
     spent = ledger.price(ledger.total[1] if ledger.total else order.delta).epsilon
-    planned = sum(line.times for plan in plans for line in plan.lines)
+    planned = sum(line.times for plan in order.plans for line in plan.lines)
     return (
         f"Of {planned} posts {len(KeptPosts(folder).seqs())} are paid and kept in {folder} (the ledger stands at epsilon = "
         f"{at_most(spent, 4)}): the same command with --resume goes on, and pays for none of them again"
@@ -120,6 +119,6 @@ def _fingerprint(order: Order) -> str:
     ids = "" if order.items is None else "\n".join(map(str, order.domain().item_ids.to_pylist()))
     facts = [
         __version__, table, order.epsilon, order.delta, order.adjacency, order.goal, order.method, order.parameters,
-        order.expected_users, [plan.to_json() for plan in order.plans()], ids,
+        order.expected_users, [plan.to_json() for plan in order.plans], ids,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]

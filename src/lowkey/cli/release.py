@@ -14,7 +14,6 @@ from lowkey.cli.table import AS_USUAL, UNNAMED, Columns, Tidy
 
 if TYPE_CHECKING:
     from lowkey.cli.training import Order
-    from lowkey.privacy.plan import Plan
 
 
 def release(
@@ -139,26 +138,25 @@ def release(
     )
     if not force:
         check_delta(order.delta, expected_users)
-    plans = order.plans()
     if out is not None:
         check_destination(out)
-    _show_plans(order, plans, screen)
+    _show_plans(order, screen)
     if dry_run:
-        _show_budget(order, plans, screen)
+        _show_budget(order, screen)
         fields = {
             "dry_run": True,
-            "plans": [plan.to_json() for plan in plans],
+            "plans": [plan.to_json() for plan in order.plans],
             "epsilon": order.epsilon,
             "delta": order.delta,
         }
         screen.result(fields)
         return
     assert out is not None
-    _train_and_write(order, plans, out, screen, resume=resume, force=force, about=said, signer=signer)
+    _train_and_write(order, out, screen, resume=resume, force=force, about=said, signer=signer)
 
 
 def _train_and_write(
-    order: Order, plans: list[Plan], out: Path, screen: Screen, *, resume: bool, force: bool, about: Any, signer: Any
+    order: Order, out: Path, screen: Screen, *, resume: bool, force: bool, about: Any, signer: Any
 ) -> None:
     from lowkey.cli.paid import paid_folder
     from lowkey.cli.rehearsal import rehearse
@@ -169,8 +167,8 @@ def _train_and_write(
 
     with screen.working("Rehearsing on made-up people"):
         rehearse(order)
-    with paid_folder(order, plans, out, resume, screen) as keep:
-        model = train(order, plans, screen, keep, force)
+    with paid_folder(order, out, resume, screen) as keep:
+        model = train(order, screen, keep, force)
         with screen.working("Writing the release"):
             folder = write_release(model.model_, out, about, signer, force)
     guarantee = model.guarantee_
@@ -200,10 +198,10 @@ def _train_and_write(
     )
 
 
-def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
+def _show_plans(order: Order, screen: Screen) -> None:
     rows = []
-    total = sum(line.times * line.mechanism.mu**2 for plan in plans for line in plan.lines)
-    for plan in plans:
+    total = sum(line.times * line.mechanism.mu**2 for plan in order.plans for line in plan.lines)
+    for plan in order.plans:
         for line in plan.lines:
             size = "private" if line.mechanism.kind == "thresholded-gaussian" else f"{line.size:,}"
             if order.selection and size != "private":
@@ -213,7 +211,7 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
     if order.method is None:
         other = {"lists": "predicts ratings", "ratings": "ranks what to take next"}[order.goal]
         swapped = {"lists": "ratings", "ratings": "lists"}[order.goal]
-        screen.say(f"Chosen for {order.goal}: {plans[-1].method}. (--for {swapped} {other} instead.)")
+        screen.say(f"Chosen for {order.goal}: {order.plans[-1].method}. (--for {swapped} {other} instead.)")
     if order.goal == "lists" and not order.selection:
         from lowkey.methods.feasibility import expectation
 
@@ -230,14 +228,14 @@ def _show_plans(order: Order, plans: list[Plan], screen: Screen) -> None:
     screen.say(f"  {found}", None if found.good else "bold yellow")
 
 
-def _show_budget(order: Order, plans: list[Plan], screen: Screen) -> None:
+def _show_budget(order: Order, screen: Screen) -> None:
     """What the shared ledger has left, if there is one; nothing is written."""
     if order.ledger is None or not order.ledger.exists():
         return
     from lowkey.privacy.price import at_most
 
     ledger = order.open_ledger()
-    more = tuple(line for plan in plans for line in plan.lines)
+    more = tuple(line for plan in order.plans for line in plan.lines)
     delta = ledger.total[1] if ledger.total else order.delta
     after = ledger.price(delta, more).epsilon
     limit = f" of {ledger.total[0]:g}" if ledger.total else ""

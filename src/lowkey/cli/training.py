@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +75,7 @@ class Order:
             )
         Scale(self.table.feedback, self.table.scale)
 
-    @property
+    @cached_property
     def selection(self) -> PrivateCatalogue | None:
         return PrivateCatalogue(self.epsilon, self.delta, self.adjacency) if self.items is None else None
 
@@ -124,6 +122,7 @@ class Order:
         kind = self.build(domain)
         return kind, kind.resolve(domain, self.public)
 
+    @cached_property
     def plans(self) -> list[Plan]:
         """Every plan of this order, before any data."""
         try:
@@ -157,53 +156,36 @@ class Order:
         total = None if self.total_epsilon is None else (self.total_epsilon, self.delta)
         return Ledger(self.ledger, total=total, expect_head=self.expect_head, anchor=self.anchor)
 
-    def billboard(self, keep: Path | None, pay_again: bool = False) -> Billboard:
+    def billboard(self, keep: Path, pay_again: bool) -> Billboard:
         """With a folder to keep the posts in: a fit that is cut off can go on with them."""
-        if keep is None:
-            return Billboard(self.open_ledger())
         return Billboard(self.open_ledger(keep / LEDGER), kept=KeptPosts(keep), pay_again=pay_again)
 
 
-def train(
-    order: Order, plans: list[Plan], screen: Screen, keep: Path | None = None, pay_again: bool = False
-) -> Recommender:
+def train(order: Order, screen: Screen, keep: Path, pay_again: bool) -> Recommender:
     """Read, select the catalogue if it is private, fit. Posts are kept in the folder ``keep``, and used again from it."""
-    open_billboard = partial(order.billboard, keep, pay_again)
-    if order.cluster is not None:
-        return _train_on(order.cluster, order, plans, screen, open_billboard)
-    with screen.working("Reading the ratings") as report:
-        table = order.table
-        rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain(), report)
-    with _posting(open_billboard, plans, screen) as billboard:
-        return _selected_and_fitted(order, rows, plans, billboard)
-
-
-def _train_on(
-    cluster: Cluster, order: Order, plans: list[Plan], screen: Screen, open_billboard: Callable[[], Billboard]
-) -> Recommender:
+    if order.cluster is None:
+        with screen.working("Reading the ratings") as report:
+            table = order.table
+            rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain(), report)
+        return _fitted(order, rows, screen, keep, pay_again)
     from lowkey.engines.spark import SparkEngine
 
-    with cluster.session() as session:
+    with order.cluster.session() as session:
         with screen.working("Bringing each user's ratings together on Spark"):
-            rows = cluster.read(session, order.table, None if order.selection else order.domain())
-        with _posting(open_billboard, plans, screen) as billboard:
-            return _selected_and_fitted(order, rows, plans, billboard, SparkEngine(session))
+            rows = order.cluster.read(session, order.table, None if order.selection else order.domain())
+        return _fitted(order, rows, screen, keep, pay_again, SparkEngine(session))
 
 
-def _selected_and_fitted(
-    order: Order, rows: Any, plans: list[Plan], billboard: Billboard, engine: Engine | None = None
+def _fitted(
+    order: Order, rows: Any, screen: Screen, keep: Path, pay_again: bool, engine: Engine | None = None
 ) -> Recommender:
-    if order.selection:
-        ids = order.selection.select(rows, billboard, plans[-1].lines, engine)
-        rows = rows.with_items(ids, expected_users=order.expected_users)
-    return order.fit(rows, billboard, engine)
-
-
-@contextmanager
-def _posting(open_billboard: Callable[[], Billboard], plans: list[Plan], screen: Screen) -> Generator[Billboard]:
-    posts = sum(line.times for plan in plans for line in plan.lines)
+    posts = sum(line.times for plan in order.plans for line in plan.lines)
     with screen.working("Posting noisy sums, and fitting to them", posts + 1) as advance:
-        billboard = open_billboard()
+        billboard = order.billboard(keep, pay_again)
         billboard.on_post = lambda name: advance()  # how many there will be is in the plan, hence public
-        yield billboard
+        if order.selection:
+            ids = order.selection.select(rows, billboard, order.plans[-1].lines, engine)
+            rows = rows.with_items(ids, expected_users=order.expected_users)
+        fitted = order.fit(rows, billboard, engine)
         advance()
+    return fitted
