@@ -1,0 +1,21 @@
+"""A release asks once: settings are resolved a single time, and the budget is turned into mu at most twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lowkey.privacy.gaussian import gaussian_mu
+from lowkey_lab.walk import returns, walk, write_data
+
+
+def test_a_release_resolves_its_settings_once(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    gaussian_mu.cache_clear()  # what was remembered is not asked
+    files, calls = walk("bias", tmp_path)
+    assert calls["resolve"] == 1
+    assert 1 <= calls["gaussian_mu"] <= 2
+    assert {"cli/training.py", "methods/base.py", "privacy/billboard.py", "release/writing.py"} <= set(files)
+
+
+def test_a_return_is_a_file_that_was_left_before() -> None:
+    assert returns(["a", "a", "b", "a", "c", "b"]) == 2
