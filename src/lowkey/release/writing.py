@@ -44,6 +44,7 @@ from lowkey.report.about import checked_about
 
 if TYPE_CHECKING:
     from lowkey.model import Model  # which stands on this module
+    from lowkey.privacy.guarantee import Guarantee
     from lowkey.privacy.ledger import Ledger
 
 SOFTWARE = ("lowkey", "numpy", "scipy", "numba", "dp-accounting", "randomgen", "safetensors", "pyarrow")
@@ -61,9 +62,9 @@ def write_release(
     ``about`` is what only the curator can say (about.py), ``signer`` the curator's key. A delta that allows to publish
     somebody's whole row needs ``force``.
     """
-    check_private(model)
+    guarantee = check_private(model)
     if not force:
-        check_delta(model.guarantee.delta, model.domain.expected_users)
+        check_delta(guarantee.delta, model.domain.expected_users)
     said = checked_about(about or {})
     path = check_destination(folder)
     parent = path.absolute().parent
@@ -95,8 +96,8 @@ def write_release(
     return path
 
 
-def check_private(model: Model) -> None:
-    """Refuse what has no guarantee, or not the one that was asked for: published noise that is worth less."""
+def check_private(model: Model) -> Guarantee:
+    """The guarantee; refuses what has none, or not the one that was asked for: published noise that is worth less."""
     guarantee = model.guarantee
     reason = ""
     asked = [(plan, plan.settings.get("asked_epsilon", math.inf)) for plan in model.ledger.plans()]
@@ -119,6 +120,7 @@ def check_private(model: Model) -> None:
             needed="a private fit",
             try_="an estimator whose name starts with DP, with an epsilon, the default noise and calibration",
         )
+    return guarantee
 
 
 def check_delta(delta: float, expected_users: int | None) -> None:
