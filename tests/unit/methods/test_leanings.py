@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import lowkey as lk
 from lowkey.evaluation.protocol import evaluate
@@ -51,12 +52,11 @@ def leaning_crowd(degree: float, seed: int) -> Split:
     items = np.argsort(np.log(rng.random((3000, N_ITEMS))) / weights, axis=1)[:, -40:]
     slopes = 1.0 + degree * rng.normal(size=(3000, 1))
     values = np.clip(3.0 + slopes * effects[items] + 0.6 * rng.normal(size=items.shape), 1.0, 5.0)
-    offsets = np.arange(0, items.size + 1, 40, dtype=np.int64)
-    domain = lk.Domain(N_ITEMS, (1.0, 5.0), expected_users=2400)
     order = np.argsort(items, axis=1)
-    sorted_items, sorted_values = np.take_along_axis(items, order, 1), np.take_along_axis(values, order, 1)
-    flat = (sorted_items.reshape(-1).astype(np.int32), sorted_values.reshape(-1).astype(np.float32))
-    return hold_out_users(lk.Ratings(domain, offsets, *flat, np.arange(3000, dtype=np.uint64)), 0.2, 0.8, seed)
+    cells = [np.take_along_axis(part, order, 1).reshape(-1) for part in (values.astype(np.float32), items)]
+    rows = scipy.sparse.csr_array((*cells, np.arange(0, items.size + 1, 40)), shape=(3000, N_ITEMS))
+    domain = lk.Domain(N_ITEMS, (1.0, 5.0), expected_users=2400)
+    return hold_out_users(lk.Ratings.from_csr(rows, domain), 0.2, 0.8, seed)
 
 
 @pytest.mark.parametrize(("degree", "least", "most"), [(0.7, 0.05, 1.0), (0.0, -0.01, 0.02)])
