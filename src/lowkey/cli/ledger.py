@@ -35,7 +35,7 @@ def status(file: File, as_json: o.Json = False) -> None:
 
     Example: lowkey ledger status people.jsonl
     """
-    from lowkey.privacy.left import epsilon_of, fitting_mu
+    from lowkey.privacy.book import epsilon_of, fitting_mu
     from lowkey.privacy.price import at_most
 
     found = _opened(file)
@@ -80,8 +80,8 @@ def plan(
     Example: lowkey ledger plan people.jsonl --releases 1,12
     """
     from lowkey.methods.registry import private_methods
+    from lowkey.privacy.book import epsilon_of, fitting_mu
     from lowkey.privacy.gaussian import gaussian_epsilon
-    from lowkey.privacy.left import epsilon_of, fitting_mu
     from lowkey.privacy.stream import Schedule
 
     counts = _counts(releases)

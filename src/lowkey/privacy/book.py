@@ -1,19 +1,29 @@
-"""Gate room: what a ledger's lines say: what was planned, spent and is still held, and what is promised for all of it."""
+"""Gate room: what a ledger's lines say: what was planned, spent, is held and is left, and what is promised for all of it.
+
+What is left is an epsilon to ask for. The price of Gaussian posts grows with mu, so the largest mu that fits beside what
+was spent and what fits under way hold is found by halving, with the very price that the ledger refuses by; a plan made for
+an epsilon has a smaller mu than the epsilon's own, so that what is named here fits.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from lowkey.errors import InputError, LedgerError, LowkeyError
+from lowkey.errors import BudgetError, InputError, LedgerError, LowkeyError, PlanError
 from lowkey.privacy.chain import Head, Record, broken
+from lowkey.privacy.gaussian import bisect, gaussian_epsilon, gaussian_mu
 from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
-from lowkey.privacy.price import Price, price
+from lowkey.privacy.price import Price, at_most, price
 
 START = "0" * 64
+NUMBERS = 1 << 24  # of a fit that is not known yet: only the resolution of the sampler follows from it
+LEAST = 1e-3  # an epsilon below it buys nothing
 ODOMETER = (
     "This ledger has no total and holds {plans} plans. If a later one was chosen after seeing what an earlier one posted, "
     "epsilon is an odometer, what was spent so far, and no bound that was fixed before; a ledger with a total has one."
@@ -163,3 +173,50 @@ def held_lines(records: Sequence[Record], is_held: Callable[[int], bool]) -> lis
             held += [replace(line, times=left)] if left > 0 else []
         held += map(Line.from_json, record.get("then", []))
     return held
+
+
+def fitting_mu(
+    book: Book, total: tuple[float, float], held: Sequence[Line] = (), numbers: int = NUMBERS, own_delta: float = 0.0
+) -> float:
+    """The largest mu of further Gaussian posts, so many numbers in all, beside which the total holds; 0 if none does."""
+    epsilon, delta = total
+
+    def fits(mu: float) -> bool:
+        try:
+            return book.price(delta - own_delta, (*held, Line("more", Gaussian(1.0 / mu), numbers))).epsilon <= epsilon
+        except PlanError:  # delta is used up
+            return False
+
+    if own_delta >= delta:
+        return 0.0
+    least, most = gaussian_mu(LEAST / 2.0, delta), gaussian_mu(epsilon, delta)
+    return bisect(fits, least, most, 1e-9) if least < most and fits(least) else 0.0
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """The epsilon to ask for, four digits rounded down; 0 where it would buy nothing."""
+    epsilon = gaussian_epsilon(mu, delta) if mu > 0.0 and delta > 0.0 else 0.0
+    if epsilon < LEAST:
+        return 0.0
+    digits = 10.0 ** (3 - math.floor(math.log10(epsilon)))
+    return math.floor(epsilon * (1.0 - 1e-7) * digits) / digits
+
+
+def too_much(book: Book, more: Sequence[Line], held: Sequence[Line], delta: float | None, place: object) -> BudgetError:
+    """What a spend is refused with: what would fit in its place, for the delta that was asked for."""
+    assert book.total is not None
+    epsilon, of_total = book.total
+    numbers = max(1, sum(line.times * line.size for line in more))
+    own = sum(line.times * line.mechanism.own_delta for line in more)
+    asked = of_total if delta is None else delta
+    fits = epsilon_of(fitting_mu(book, book.total, held, numbers, own), asked - own)
+    where = "" if place is None else f" lowkey ledger plan {place} divides it;"
+    return BudgetError(
+        what=f"the budget of these people {'would be' if fits else 'is'} used up",
+        got=f"{at_most(book.price(of_total).epsilon, 4)} of epsilon = {epsilon:g} spent at delta = {of_total:g}"
+        + (", fits that are under way" if held else "")
+        + ", and this needs more than is left",
+        needed=f"at most epsilon = {fits:g} at delta = {asked:g}" if fits else "nothing more on this ledger",
+        try_=(f"epsilon={fits:g}, which fits;{where}" if fits else "what was released, which may be used for ever;")
+        + " what has been spent can't be bought back",
+    )

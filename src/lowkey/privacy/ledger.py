@@ -27,10 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.errors import BudgetError, LedgerError, refuse
-from lowkey.privacy.book import START, Book, check_units, held_lines
+from lowkey.privacy.book import START, Book, check_units, held_lines, too_much
 from lowkey.privacy.chain import Anchor, Head, Record, broken, record_hash, sync, verify_chain, write_head, write_line
 from lowkey.privacy.kept import Paid
-from lowkey.privacy.left import too_much
 from lowkey.privacy.locks import Hold, is_held, one_writer
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
