@@ -24,6 +24,7 @@ from numba import get_num_threads
 from threadpoolctl import threadpool_limits
 
 import lowkey as lk
+from lowkey.data.rows import HeldRows
 from lowkey.engines.base import no_sums
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import ItemEquations
@@ -44,7 +45,8 @@ def skewed(seed: int = 0) -> lk.Ratings:
     users, items = pairs // N_ITEMS, (pairs % N_ITEMS).astype(np.int32)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=N_USERS))]).astype(np.int64)
     values = rng.uniform(1.0, 5.0, len(items)).astype(np.float32)
-    return lk.Ratings(lk.Domain(N_ITEMS, (1.0, 5.0)), offsets, items, values, np.arange(N_USERS, dtype=np.uint64))
+    rows = HeldRows(offsets, items, values, np.arange(N_USERS, dtype=np.uint64))
+    return lk.Ratings(lk.Domain(N_ITEMS, (1.0, 5.0)), rows)
 
 
 def gemm_rate(dtype: Any) -> float:
