@@ -176,6 +176,8 @@ def test_lists_hear_public_pairs_as_far_as_noise_hides_their_error_and_only_wher
     assert agreement(helped) > agreement(summed) + 0.05  # added as they are, they drown
     assert pairs(takers(500, rng.permutation(order))).beside(posted, 12.0) == 0.0
     assert public_pairs(Knowledge(), sweep, 5000.0) is None
+    twice = scipy.sparse.csr_array(takers(1, straight).toarray().repeat(2, axis=0))
+    assert pairs(twice).weight(12.0) < own.weight(12.0)  # one person, who is there twice, is no crowd that agrees
     away = own.gram - truth  # both of 5,000 users, who are hardly any error beside 500
     np.fill_diagonal(away, 0.0)
     assert own.error == pytest.approx(np.abs(np.linalg.eigvalsh(away)).max(), rel=0.5)

@@ -173,7 +173,7 @@ class DPLists(Recommender):
         sweep = sweep_of(heard.signal)
         pairs = public_pairs(settings.knowledge, sweep, heard.users)
         if pairs is not None:
-            expected = curator.noise(sweep)["taste_moments"] / max(sweep.gram_weight, 1e-9) / math.sqrt(2.0)
+            expected = curator.noise(sweep).get("taste_moments", 0.0) / max(sweep.gram_weight, 1e-9) / math.sqrt(2.0)
             taken = settings.knowledge.ask(TakenCounts(settings.n_items, settings.liked))["taken_counts"][:-1]
             sweep = sweep_of(heard.signal * (1.0 + pairs.expected_weight(expected, taken, counts.means)))
         head = np.flatnonzero(sweep.slots >= 0)

@@ -32,9 +32,13 @@ class PublicPairs:
 
     @classmethod
     def of(cls, halves: tuple[Array, Array], users: float, people: float) -> PublicPairs:
-        """Two halves of the people differ as much as both together differ from what more people would say."""
+        """Two halves of the people differ as much as both together differ from what more people would say.
+
+        No less than what one person adds: some may be there twice.
+        """
         scale, (one, other) = users / people, halves
-        return cls(scale * (one + other), users, people, scale * _norm(one - other))
+        error = max(_norm(one - other), float(np.trace(one + other)) / people)
+        return cls(scale * (one + other), users, people, scale * error)
 
     def expected_weight(self, noise_std: float, taken: Array, counts: Array) -> float:
         """Before any pair is posted: as far as what these people took is what the crowd takes."""
@@ -75,5 +79,6 @@ def _norm(matrix: Array) -> float:
     if len(hollow) < 3 or not hollow.any():
         return float(np.linalg.norm(hollow))
     precise: Any = 0.01
-    found: Any = eigsh(hollow, 1, v0=np.ones(len(hollow)), return_eigenvectors=False, tol=precise)
+    start = np.random.default_rng(0).standard_normal(len(hollow))
+    found: Any = eigsh(hollow, 1, v0=start, return_eigenvectors=False, tol=precise)
     return abs(float(found[0]))
