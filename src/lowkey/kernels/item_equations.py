@@ -24,6 +24,7 @@ EXACT = np.float32(1 << 24)  # float32 holds every whole number up to here
 SINGLE_RANK = 32  # from which on float32 is tried
 # A root is lowered by this before it is rounded to float32. That, and its product with a whole number, are each off by a
 # factor of at most 1 + 2^-24: what is truncated then is never larger than the exact product.
+GROUP = 16  # users at a time, of whom the sums of squares are looked at
 JUST_BELOW = 1.0 - 2.0**-22
 
 
@@ -110,44 +111,77 @@ def taken(places, p, cutoff):
 def _add_equations(order, bounds, starts, users, shares, targets, factors, gram, rhs, sgemm, dgemm):
     rank = factors.shape[1]
     for thread in prange(len(bounds) - 1):
-        x, wide = np.empty((CHUNK, rank), np.float32), np.empty((CHUNK, rank))
+        x, wide = np.empty((CHUNK, rank), np.float32), np.empty((GROUP, rank))
         single, double = np.empty((rank, rank), np.float32), np.empty((rank, rank))
+        squares, added = np.empty(rank, np.float32), np.empty(rank, np.float32)
         b = np.empty(rank)
         for q in range(bounds[thread], bounds[thread + 1]):
             j = order[q]
             b[:] = 0.0
-            for first in range(starts[j], starts[j + 1], CHUNK):
-                m = min(CHUNK, starts[j + 1] - first)
+            squares[:] = np.float32(0.0)
+            held, beta = 0, np.float32(0.0)  # rows of x that are not in ``single`` yet; 0 if that holds nothing
+            for first in range(starts[j], starts[j + 1], GROUP):
+                m = min(GROUP, starts[j + 1] - first)
                 for i in range(m):
-                    at = first + i
-                    _take(factors[users[at]], shares[at], targets[at], x[i], b)
-                if rank < SINGLE_RANK or not _exact_in_float32(x, m, single, sgemm):
-                    wide[:m] = x[:m]
-                    add_gram_float64(wide, rank, m, 0.0, double, dgemm)
-                    _add_triangle(double, gram[j])
-                else:
-                    _add_triangle(single, gram[j])
+                    _take(factors[users[first + i]], shares[first + i], x[held + i])
+                _add_rows(x[held : held + m], targets[first : first + m], b, added)
+                if not _stay_exact(squares, added):
+                    beta = _flush(x, held, beta, single, gram[j], sgemm)
+                    x[:m] = x[held : held + m]
+                    held = 0
+                    squares[:] = np.float32(0.0)
+                    if not _stay_exact(squares, added):
+                        wide[:m] = x[:m]
+                        add_gram_float64(wide, rank, m, 0.0, double, dgemm)
+                        _add_triangle(double, gram[j])
+                        continue
+                squares += added
+                held += m
+                if held > CHUNK - GROUP:
+                    add_gram_float32(x, rank, held, beta, single, sgemm)
+                    held, beta = 0, np.float32(1.0)
+            _flush(x, held, beta, single, gram[j], sgemm)
             for k in range(rank):
                 rhs[j, k] += np.int64(b[k])
 
 
 @njit(cache=True, error_model="numpy")
-def _take(factor, root, t, x, b):
-    """x = the user's factor times ``root``, towards zero; b += t x."""
+def _take(factor, root, x):
+    """x = the user's factor times ``root``, towards zero."""
     for k in range(len(factor)):
-        whole = np.float32(np.int32(root * factor[k]))
-        x[k] = whole
-        b[k] += np.float64(whole) * t
+        x[k] = np.float32(np.int32(root * factor[k]))
 
 
 @njit(cache=True, error_model="numpy")
-def _exact_in_float32(x, m, c, sgemm):
-    rank = len(c)
-    add_gram_float32(x, rank, m, np.float32(0.0), c, sgemm)
-    largest = c[0, 0]
-    for k in range(rank):
-        largest = max(largest, c[k, k])
-    return largest < EXACT
+def _add_rows(x, t, b, squares):
+    """b += the sum of t x over the rows of x, squares = that of x^2; two rows at a time."""
+    squares[:] = np.float32(0.0)
+    for i in range(0, len(x), 2):
+        after = min(i + 1, len(x) - 1)
+        one, two, t_one, t_two = x[i], x[after], t[i], t[after] if after > i else 0.0
+        kept = np.float32(after - i)
+        for k in range(len(b)):
+            b[k] += np.float64(one[k]) * t_one + np.float64(two[k]) * t_two
+            squares[k] += one[k] * one[k] + kept * (two[k] * two[k])
+
+
+@njit(cache=True, error_model="numpy")
+def _stay_exact(squares, added):
+    """Whether no sum of squares, of those so far and those added, passes what float32 holds exactly."""
+    beyond = 0
+    for k in range(len(squares)):
+        beyond += 1 - np.int32(squares[k] + added[k] < EXACT)
+    return beyond == 0
+
+
+@njit(cache=True, error_model="numpy")
+def _flush(x, held, beta, single, triangle, sgemm):
+    """What is held, in x and in ``single``, onto the triangle."""
+    if held:
+        add_gram_float32(x, len(single), held, beta, single, sgemm)
+    if held or beta != 0.0:
+        _add_triangle(single, triangle)
+    return np.float32(0.0)
 
 
 @njit(cache=True, error_model="numpy")

@@ -223,8 +223,8 @@ def _fill(out, done, words, scale, table):
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
     tail_mask = (np.uint64(1) << np.uint64(table.tail_shift)) - np.uint64(1)
     while done < size and used < last:
-        word = words[used]
-        position = words[used + 1]
+        at = np.uint64(used)  # an unsigned place needs no test for a negative one
+        word, position = words[at], words[at + np.uint64(1)]
         used += 2
         negative = np.int64((word >> np.uint64(CELL_BITS)) & np.uint64(1))
         cell = pick_cell(word, threshold, alias)
@@ -247,12 +247,12 @@ def _fill(out, done, words, scale, table):
             edge = cell << shift
             offset = np.int64(position & mask)
             n = edge + offset
-            if level >= squeeze[cell]:
+            if level >= squeeze[np.uint64(cell)]:
                 uniform = (np.float64(level) + np.float64(words[used] >> np.uint64(11)) * 2.0**-53) * 2.0**-24
                 used += 1
                 if uniform >= _cell_acceptance(np.float64(offset), np.float64(edge), scale):
                     continue
-        out[done] = (n ^ -negative) + negative  # the sign, without a branch
+        out[np.uint64(done)] = (n ^ -negative) + negative  # the sign, without a branch
         done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
     return done, used
 
