@@ -2,8 +2,8 @@
 
 x x^T is a sum of products of whole numbers. In float32 such a sum is exact as long as no partial sum passes 2^24, and by
 Cauchy and Schwarz none does if no sum of squares, on the diagonal, does. Those are sums of terms >= 0: once past 2^24 the
-rounded sum never comes back below it. So the diagonal of a product, as computed, says whether all of it is exact; where
-it is not, the product is made again in float64. What is added does not depend on which of the two it was.
+rounded sum never comes back below it. So the sums of squares, in float32 too, say how many users may be summed before the
+sum is added to the whole one; where a few are too many already, it is made in float64. No result depends on which it was.
 """
 
 # Bodies compiled by numba are untyped for the checker:
@@ -35,36 +35,54 @@ def add_equations(rows, factors, weights, units, gram, rhs):
     t = root row_scale target, root = roots_j root_scale_u <= 1; ``factors`` holds u in its own units, and ``units`` = (of x
     per unit of u, of t per 1). ``gram`` are packed triangles.
     """
-    starts, users, shares, own_targets = _by_item(*rows, *weights, *units)
-    order, bounds = deal(np.diff(starts), get_num_threads())
-    _add_equations(order, bounds, starts, users, shares, own_targets, factors, gram, rhs, SGEMM, DGEMM)
+    threads = get_num_threads()
+    offsets = rows[0]
+    cuts = np.searchsorted(offsets, np.linspace(offsets[0], offsets[-1], threads + 1))  # users, about as many ratings each
+    cuts[0], cuts[-1] = 0, len(offsets) - 1
+    starts, entries = _by_item(cuts, *rows, *weights, *units)
+    order, bounds = deal(np.diff(starts), threads)
+    _add_equations(order, bounds, starts, entries, factors, gram, rhs, SGEMM, DGEMM)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
-def _by_item(offsets, items, targets, roots, root_scale, row_scale, places, cutoff, per_factor, per_target):
+@njit(cache=True, error_model="numpy", parallel=True)
+def _by_item(cuts, offsets, items, targets, roots, root_scale, row_scale, places, cutoff, per_factor, per_target):
     """What counts, item by item: where each item begins, and per entry the user, the root in units of x, and t.
 
-    Written as the users come, so that the sums read it in order: looked up rating by rating, it would take longer than
-    the products.
+    Written as the users come, each thread's next to those of the one before, so that the sums read it in order: looked up
+    rating by rating, it would take longer than the products. All three are numbers that float32 holds, side by side.
     """
-    starts = np.zeros(len(roots) + 1, np.int64)
-    for u in range(len(offsets) - 1):
-        for p in range(offsets[u], offsets[u + 1]):
-            starts[items[p] + 1] += _counts(roots[items[p]] * root_scale[u], places, p, cutoff[u])
-    for j in range(len(roots)):
-        starts[j + 1] += starts[j]
-    fill = starts[:-1].copy()
-    users, shares = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
-    own_targets = np.empty(starts[-1])
-    for u in range(len(offsets) - 1):
-        for p in range(offsets[u], offsets[u + 1]):
-            root = roots[items[p]] * root_scale[u]
-            if _counts(root, places, p, cutoff[u]):
-                at = fill[items[p]]
-                fill[items[p]] = at + 1
-                users[at], shares[at] = u, np.float32(root * per_factor * JUST_BELOW)
-                own_targets[at] = to_units(root * (row_scale[u] * np.float64(targets[p])) * per_target, 1.0)
-    return starts, users, shares, own_targets
+    n_items, threads = len(roots), len(cuts) - 1
+    at = np.zeros((threads, n_items), np.int64)
+    for thread in prange(threads):
+        for u in range(cuts[thread], cuts[thread + 1]):
+            for p in range(offsets[u], offsets[u + 1]):
+                at[thread, items[p]] += _counts(roots[items[p]] * root_scale[u], places, p, cutoff[u])
+    starts = np.zeros(n_items + 1, np.int64)
+    for j in range(n_items):
+        end = starts[j]
+        for thread in range(threads):
+            count = at[thread, j]
+            at[thread, j] = end
+            end += count
+        starts[j + 1] = end
+    entries = np.empty((starts[-1], 3), np.float32)
+    for thread in prange(threads):
+        place = at[thread]
+        for u in range(cuts[thread], cuts[thread + 1]):
+            for p in range(offsets[u], offsets[u + 1]):
+                root = roots[items[p]] * root_scale[u]
+                if _counts(root, places, p, cutoff[u]):
+                    entry = entries[place[items[p]]]
+                    place[items[p]] += 1
+                    entry[0], entry[1] = u, np.float32(root * per_factor * JUST_BELOW)
+                    entry[2] = _towards_zero(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_target, 1.0))
+    return starts, entries
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _towards_zero(whole):
+    """A whole number in float32, as it is up to 2^24, and beyond a whole number that is smaller in size."""
+    return np.float32(whole if abs(whole) <= EXACT else whole * JUST_BELOW)
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -108,41 +126,69 @@ def taken(places, p, cutoff):
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
-def _add_equations(order, bounds, starts, users, shares, targets, factors, gram, rhs, sgemm, dgemm):
+def _add_equations(order, bounds, starts, entries, factors, gram, rhs, sgemm, dgemm):
     rank = factors.shape[1]
     for thread in prange(len(bounds) - 1):
-        x, wide = np.empty((CHUNK, rank), np.float32), np.empty((GROUP, rank))
+        x, wide = np.empty((CHUNK, rank), np.float32), np.empty((CHUNK, rank))
         single, double = np.empty((rank, rank), np.float32), np.empty((rank, rank))
-        squares, added = np.empty(rank, np.float32), np.empty(rank, np.float32)
+        sums = np.empty((2, rank), np.float32)
         b = np.empty(rank)
         for q in range(bounds[thread], bounds[thread + 1]):
             j = order[q]
+            own = entries[starts[j] : starts[j + 1]]
             b[:] = 0.0
-            squares[:] = np.float32(0.0)
-            held, beta = 0, np.float32(0.0)  # rows of x that are not in ``single`` yet; 0 if that holds nothing
-            for first in range(starts[j], starts[j + 1], GROUP):
-                m = min(GROUP, starts[j + 1] - first)
-                for i in range(m):
-                    _take(factors[users[first + i]], shares[first + i], x[held + i])
-                _add_rows(x[held : held + m], targets[first : first + m], b, added)
-                if not _stay_exact(squares, added):
-                    beta = _flush(x, held, beta, single, gram[j], sgemm)
-                    x[:m] = x[held : held + m]
-                    held = 0
-                    squares[:] = np.float32(0.0)
-                    if not _stay_exact(squares, added):
-                        wide[:m] = x[:m]
-                        add_gram_float64(wide, rank, m, 0.0, double, dgemm)
-                        _add_triangle(double, gram[j])
-                        continue
-                squares += added
-                held += m
-                if held > CHUNK - GROUP:
-                    add_gram_float32(x, rank, held, beta, single, sgemm)
-                    held, beta = 0, np.float32(1.0)
-            _flush(x, held, beta, single, gram[j], sgemm)
+            if rank < SINGLE_RANK:
+                _add_item_float64(own, factors, x, wide, double, b, sums[0], gram[j], dgemm)
+            else:
+                _add_item(own, factors, x, wide, single, double, b, sums, gram[j], sgemm, dgemm)
             for k in range(rank):
                 rhs[j, k] += np.int64(b[k])
+
+
+@njit(cache=True, error_model="numpy")
+def _add_item_float64(own, factors, x, wide, double, b, unused, triangle, dgemm):
+    for first in range(0, len(own), CHUNK):
+        m = _take_rows(own[first : first + CHUNK], factors, x, b, unused)
+        wide[:m] = x[:m]
+        add_gram_float64(wide, len(b), m, 1.0 if first else 0.0, double, dgemm)
+    if len(own):
+        _add_triangle(double, triangle)
+
+
+@njit(cache=True, error_model="numpy")
+def _add_item(own, factors, x, wide, single, double, b, sums, triangle, sgemm, dgemm):
+    """In float32 as long as it is exact, then onto the triangle and on from zero."""
+    squares, added = sums[0], sums[1]
+    squares[:] = np.float32(0.0)
+    held, beta = 0, np.float32(0.0)  # rows of x that are not in ``single`` yet; 0 if that holds nothing
+    for first in range(0, len(own), GROUP):
+        m = _take_rows(own[first : first + GROUP], factors, x[held:], b, added)
+        if not _stay_exact(squares, added):
+            _flush(x, held, beta, single, triangle, sgemm)
+            for i in range(m):
+                x[i] = x[held + i]
+            held, beta = 0, np.float32(0.0)
+            squares[:] = np.float32(0.0)
+            if not _stay_exact(squares, added):
+                wide[:m] = x[:m]
+                add_gram_float64(wide, len(b), m, 0.0, double, dgemm)
+                _add_triangle(double, triangle)
+                continue
+        squares += added
+        held += m
+        if held > CHUNK - GROUP:
+            add_gram_float32(x, len(b), held, beta, single, sgemm)
+            held, beta = 0, np.float32(1.0)
+    _flush(x, held, beta, single, triangle, sgemm)
+
+
+@njit(cache=True, error_model="numpy")
+def _take_rows(own, factors, x, b, squares):
+    """x = these users' factors, weighted; b += the sum of t x, squares = that of x^2. Returns how many."""
+    for i in range(len(own)):
+        _take(factors[np.int64(own[i, 0])], own[i, 1], x[i])
+    _add_rows(x[: len(own)], own[:, 2], b, squares)
+    return len(own)
 
 
 @njit(cache=True, error_model="numpy")
@@ -158,7 +204,7 @@ def _add_rows(x, t, b, squares):
     squares[:] = np.float32(0.0)
     for i in range(0, len(x), 2):
         after = min(i + 1, len(x) - 1)
-        one, two, t_one, t_two = x[i], x[after], t[i], t[after] if after > i else 0.0
+        one, two, t_one, t_two = x[i], x[after], np.float64(t[i]), np.float64(t[after]) * (after - i)
         kept = np.float32(after - i)
         for k in range(len(b)):
             b[k] += np.float64(one[k]) * t_one + np.float64(two[k]) * t_two
@@ -181,7 +227,6 @@ def _flush(x, held, beta, single, triangle, sgemm):
         add_gram_float32(x, len(single), held, beta, single, sgemm)
     if held or beta != 0.0:
         _add_triangle(single, triangle)
-    return np.float32(0.0)
 
 
 @njit(cache=True, error_model="numpy")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numpy.typing import NDArray
 
 
@@ -38,6 +38,22 @@ def pack(full: NDArray[Any]) -> NDArray[Any]:
     """The upper triangles of a matrix or of a stack of matrices."""
     rows, columns = np.triu_indices(full.shape[-1])
     return full[..., rows, columns]
+
+
+def squared_norms(packed: NDArray[np.float64], doubled: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of every row the sum of ``doubled`` times its squares."""
+    found = np.empty(len(packed))
+    _square_rows(packed, doubled, found)
+    return found
+
+
+@njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
+def _square_rows(packed, doubled, found):
+    for j in prange(len(packed)):
+        total = 0.0
+        for k in range(len(doubled)):
+            total += doubled[k] * packed[j, k] * packed[j, k]
+        found[j] = total
 
 
 @njit(cache=True, nogil=True)

@@ -17,7 +17,7 @@ from lowkey.data.rows import HeldRows
 from lowkey.engines.base import no_sums
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.als import FACTOR_GRID, ItemEquations
-from lowkey.kernels.item_equations import SINGLE_RANK, add_equations, deal
+from lowkey.kernels.item_equations import SINGLE_RANK, _towards_zero, add_equations, deal
 from lowkey.kernels.user_factors import user_factors
 from lowkey.linalg.packed import pack, unpack
 from lowkey.linalg.psd import solve_projected
@@ -153,6 +153,15 @@ def test_products_in_float32_are_those_of_whole_numbers(size):
         sides[j] += x * int(root * np.float64(targets[p]) * 2.0**12)
     assert np.array_equal(gram, pack(exact))
     assert np.array_equal(rhs, sides)
+
+
+def test_whole_numbers_beyond_float32_become_smaller_ones():
+    rng = np.random.default_rng(4)
+    for whole in [0, 1, -(2**24), 2**24 + 1, 2**24 + 3, *rng.integers(-(2**50), 2**50, 1000).tolist()]:
+        found = float(_towards_zero.py_func(np.int64(whole)))
+        assert found == math.trunc(found)
+        assert found == whole if abs(whole) <= 2**24 else (1 - 2.0**-21) * abs(whole) < abs(found) < abs(whole)
+        assert found * whole >= 0
 
 
 def test_the_largest_block_is_exact():

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lowkey.linalg.packed import diagonal_entries, packed_order
+from lowkey.linalg.packed import diagonal_entries, packed_order, squared_norms
 
 Array = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def pool(gram: Array, std: float, active: NDArray[np.bool_] | None = None) -> Po
         sizes = np.maximum(gram @ (doubled * mean), 0.0) / float(doubled @ mean**2) * among
     if std == 0.0:
         return Pool(mean, sizes, among)
-    squares = np.einsum("nl,nl,l->n", gram, gram, doubled)
+    squares = squared_norms(gram, doubled)
     spread = squares - sizes**2 * float(doubled @ mean**2)  # |X - t M|^2, for t the projection
     noise = 2.0 * length * std**2
     own = max(float(among @ (spread - noise)), 1e-9 * float(among @ squares)) / max(float(sizes @ sizes), 1e-300)
