@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from lowkey.methods.counts import Counts
 from lowkey.methods.effects import trend_of
 from lowkey.methods.knowledge import Knowledge
 from lowkey.methods.means import Means
@@ -25,15 +26,15 @@ BESIDE_FACTORS = 0.5  # of the first two: factors find most of them
 Array = NDArray[np.float64]
 
 
-def posted_leanings(means: Means) -> Array:
-    """(n_items, 2): what is liked, and what is taken often, around their means over ratings."""
-    liked = means.effects - np.average(means.effects, weights=means.counts.means + 1e-30)
-    return np.column_stack([LIKED * liked, OFTEN * math.sqrt(means.residual_variance) * trend_of(means.counts)])
+def posted_leanings(effects: Array, counts: Counts, variance: float) -> Array:
+    """(n_items, 2): what is liked, and what is taken often, around their means over ratings; for a ridge ``variance``."""
+    liked = effects - np.average(effects, weights=counts.means + 1e-30)
+    return np.column_stack([LIKED * liked, OFTEN * math.sqrt(variance) * trend_of(counts)])
 
 
 def leanings(means: Means, knowledge: Knowledge, beside: float = 1.0) -> Array:
     """(n_items, 2 + k), for a user's ridge of ``means.residual_variance``; the first two times ``beside``."""
-    columns = [beside * posted_leanings(means)]
+    columns = [beside * posted_leanings(means.effects, means.counts, means.residual_variance)]
     if means.features_trusted and knowledge.features is not None:
         columns.append(FEATURED * math.sqrt(means.residual_variance) * knowledge.features)
     return np.hstack(columns)

@@ -121,7 +121,7 @@ def test_it_beats_the_bias_model_and_refits_for_free(split, tmp_path) -> None:
     head, spent = model.ledger_.head, model.guarantee_.epsilon
     assert evaluate(model, split.histories, split.held_out)["rmse"] < 0.8 * bias
     before = model.item_factors_
-    assert model.refit(rank=2).item_factors_.shape == (60, 2)
+    assert model.refit(rank=2).item_factors_.shape == (60, 4)  # and what users lean to
     model.tune((2, 8))
     assert model.item_factors_.shape[1] == 8  # four planted factors do not fit into two
     assert model.ledger_.head == head

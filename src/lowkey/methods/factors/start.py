@@ -61,7 +61,8 @@ def first_factors(
     arrays = {**posts.arrays, "item_counts": counts, "item_bias": means.effects, "head": head}
     found = model_of(Moments("ratings", arrays, posts.stds, facts), settings.n_items, settings.rank, 1.0).arrays
     factors = np.zeros((settings.n_items, settings.rank))
-    factors[:, : found["item_factors"].shape[1]] = found["item_factors"]
+    kept = found["item_factors"][:, : settings.rank]
+    factors[:, : kept.shape[1]] = kept
     return factors
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from lowkey.linalg.packed import unpack
 from lowkey.methods.base import Released
 from lowkey.methods.counts import count_posterior
+from lowkey.methods.leanings import BESIDE_FACTORS, posted_leanings
 from lowkey.methods.moments.ease import clean_gram, ease_weights
 from lowkey.methods.moments.factor_fit import clean_cocounts, fit_factors
 from lowkey.methods.moments.posted import Moments
@@ -43,17 +45,19 @@ def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Re
     std, arrays = moments.noise_std, moments.arrays
     cocounts = clean_cocounts(unpack(arrays["rated_gram"]), std["rated_gram"])
     fit = fit_factors(unpack(arrays["residual_gram"]), cocounts, ratings_per_user(moments), std["residual_gram"], rank)
+    counts = count_posterior(np.asarray(arrays["item_counts"], np.float64), std.get("item_counts", 0.0))
+    effects, variance = np.asarray(arrays["item_bias"]), fit.residual_variance
     factors = np.zeros((n_items, fit.factors.shape[1]))
     factors[arrays["head"]] = fit.factors
+    lean = BESIDE_FACTORS * math.sqrt(reg) * posted_leanings(effects, counts, variance)
     settings = {
         "center": moments.settings["center"],
         "rating_range": moments.settings["rating_range"],
-        "offset_reg": fit.residual_variance / moments.settings["offset_variance"],
-        "reg": reg * fit.residual_variance,
+        "offset_reg": variance / moments.settings["offset_variance"],
+        "reg": reg * variance,
     }
-    released = Released("factors", {"item_factors": factors, "item_bias": np.asarray(arrays["item_bias"])}, settings)
-    counts = count_posterior(np.asarray(arrays["item_counts"], np.float64), std.get("item_counts", 0.0))
-    return ranked(released, counts.means, fit.residual_variance)
+    released = Released("factors", {"item_factors": np.hstack([factors, lean]), "item_bias": effects}, settings)
+    return ranked(released, counts.means, variance)
 
 
 def best_rank(moments: Moments, ranks: Sequence[int], seed: int = 0) -> tuple[int, dict[int, float]]:
