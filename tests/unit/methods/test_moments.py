@@ -123,7 +123,7 @@ def test_it_beats_the_bias_model_and_refits_for_free(split, tmp_path) -> None:
     before = model.item_factors_
     assert model.refit(rank=2).item_factors_.shape == (60, 4)  # and what users lean to
     model.tune((2, 8))
-    assert model.item_factors_.shape[1] == 8  # four planted factors do not fit into two
+    assert model.item_factors_.shape[1] == 8 + 2  # four planted factors do not fit into two
     assert model.ledger_.head == head
     assert model.guarantee_.epsilon == spent
     assert np.allclose(model.item_factors_ @ model.item_factors_.T, before @ before.T, atol=1e-9)
