@@ -21,7 +21,7 @@ from lowkey.methods.means import Means
 LIKED = 0.4  # how much more, or less, of an effect a user sees than the average one: a standard deviation
 OFTEN = 0.12  # of a rating's own standard deviation, for e times as many ratings
 FEATURED = 0.2  # of a rating's own standard deviation, over all features
-BESIDE_FACTORS = 0.5  # of the first two: factors find most of them
+BESIDE_FACTORS = 0.35  # of the first two: factors find most of them
 
 Array = NDArray[np.float64]
 

@@ -40,7 +40,7 @@ from lowkey.privacy.plan import Request
 
 MOMENTS_SHARE = 0.05  # of mu^2
 GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
-QUALITY = 0.4  # of an item's effect is expected in its bias: factors, which share it, find the rest with less noise
+QUALITY = 0.7  # of an item's effect is expected in its bias: factors, which share it, find the rest with less noise
 LEAST = 3e-5  # of the rating range: no residual is looked at more closely
 
 Array = NDArray[np.float64]
