@@ -18,8 +18,8 @@ from lowkey.methods.effects import trend_of
 from lowkey.methods.knowledge import Knowledge
 from lowkey.methods.means import Means
 
-LIKED = 0.4  # how much more, or less, of an effect a user sees than the average one: a standard deviation
-OFTEN = 0.12  # of a rating's own standard deviation, for e times as many ratings
+LIKED = 0.3  # how much more, or less, of an effect a user sees than the average one: a standard deviation
+OFTEN = 0.1  # of a rating's own standard deviation, for e times as many ratings
 FEATURED = 0.2  # of a rating's own standard deviation, over all features
 BESIDE_FACTORS = 0.35  # of the first two: factors find most of them
 
