@@ -22,9 +22,9 @@ from lowkey.linalg.blas import DGEMM, SGEMM, add_gram_float32, add_gram_float64
 
 EXACT = np.float32(1 << 24)  # float32 holds every whole number up to here
 SINGLE_RANK = 32  # from which on float32 is tried
+GROUP = 16  # users at a time, of whom the sums of squares are looked at
 # A root is lowered by this before it is rounded to float32. That, and its product with a whole number, are each off by a
 # factor of at most 1 + 2^-24: what is truncated then is never larger than the exact product.
-GROUP = 16  # users at a time, of whom the sums of squares are looked at
 JUST_BELOW = 1.0 - 2.0**-22
 
 
