@@ -14,7 +14,7 @@ from lowkey.methods.factors.bounds import Known, Scale
 from lowkey.methods.factors.settings import FactorsSettings
 from lowkey.methods.means import Means
 from lowkey.methods.moments.head import LARGEST_HEAD, clear_size, most_counted, places
-from lowkey.methods.moments.models import model_of
+from lowkey.methods.moments.models import rating_factors
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.starts import start_factors, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian
@@ -57,13 +57,9 @@ def first_factors(
     head = most_counted(counts, clear_size(settings.domain, counts, means.count_std))
     slots = places(head, settings.n_items)
     posts = curator.ask(RatingMoments(means.prior, slots, len(head), scale.update_bound, means.offset_reg))
-    facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.crowd.between}
-    arrays = {**posts.arrays, "item_counts": counts, "item_bias": means.effects, "head": head}
-    found = model_of(Moments("ratings", arrays, posts.stds, facts), settings.n_items, settings.rank, 1.0).arrays
-    factors = np.zeros((settings.n_items, settings.rank))
-    kept = found["item_factors"][:, : settings.rank]
-    factors[:, : kept.shape[1]] = kept
-    return factors
+    moments = Moments("ratings", {**posts.arrays, "item_counts": counts, "head": head}, posts.stds, {})
+    found, _ = rating_factors(moments, settings.n_items, settings.rank)
+    return np.pad(found, ((0, 0), (0, settings.rank - found.shape[1])))
 
 
 def _directions(settings: FactorsSettings, seed: int, known: Known, means: Means) -> Array:

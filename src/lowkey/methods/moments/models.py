@@ -25,7 +25,7 @@ EASE_RIDGE = 1.3
 def model_of(moments: Moments, n_items: int, rank: int | None, reg: float) -> Released:
     """The rule, the arrays and the settings of a model. ``reg`` scales the ridge that follows from the moments."""
     if moments.feedback == "ratings":
-        return _rating_factors(moments, n_items, default_rank(moments) if rank is None else rank, reg)
+        return _rating_model(moments, n_items, default_rank(moments) if rank is None else rank, reg)
     return _ease(moments, n_items, reg) if rank is None else _row_factors(moments, n_items, rank, reg)
 
 
@@ -41,14 +41,20 @@ def ratings_per_user(moments: Moments) -> float:
     return max(float(counts.sum() / max(users, 1.0)), 1.0) ** 2
 
 
-def _rating_factors(moments: Moments, n_items: int, rank: int, reg: float) -> Released:
+def rating_factors(moments: Moments, n_items: int, rank: int) -> tuple[NDArray[np.float64], float]:
+    """Factors of all items, 0 outside the head, and the variance of a rating around what they say."""
     std, arrays = moments.noise_std, moments.arrays
     cocounts = clean_cocounts(unpack(arrays["rated_gram"]), std["rated_gram"])
     fit = fit_factors(unpack(arrays["residual_gram"]), cocounts, ratings_per_user(moments), std["residual_gram"], rank)
-    counts = count_posterior(np.asarray(arrays["item_counts"], np.float64), std.get("item_counts", 0.0))
-    effects, variance = np.asarray(arrays["item_bias"]), fit.residual_variance
     factors = np.zeros((n_items, fit.factors.shape[1]))
     factors[arrays["head"]] = fit.factors
+    return factors, fit.residual_variance
+
+
+def _rating_model(moments: Moments, n_items: int, rank: int, reg: float) -> Released:
+    factors, variance = rating_factors(moments, n_items, rank)
+    arrays, std = moments.arrays, moments.noise_std.get("item_counts", 0.0)
+    counts, effects = count_posterior(np.asarray(arrays["item_counts"], np.float64), std), np.asarray(arrays["item_bias"])
     lean = BESIDE_FACTORS * math.sqrt(reg) * posted_leanings(effects, counts, variance)
     settings = {
         "center": moments.settings["center"],
