@@ -11,7 +11,14 @@ from lowkey.methods.counts import Counts
 from lowkey.methods.factors.blup import Round, clean_moments, common_scale, posterior
 from lowkey.methods.factors.bounds import Known
 from lowkey.methods.factors.settings import default_rank, default_rounds, default_start, worthwhile_rank
+from lowkey.methods.factors.side import Side
 from lowkey.methods.means import Crowd, Means
+
+
+def nothing(n_items: int, rank: int) -> Side:
+    """Of which nothing is known beside the rounds."""
+    start = np.zeros((n_items, rank))
+    return Side(start, None, start, np.eye(rank), ())
 
 
 def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> Round:
@@ -41,7 +48,7 @@ def test_the_posterior_is_the_textbook_one() -> None:
     rounds = [Round.of(shares, y[r], grams[r], scales[r], *noise[r]) for r in (0, 1)]
     own = [shares[:, None, None] * g for g in grams]
     bias, variance = rng.normal(size=40), rng.uniform(0.2, 2.0, 40)
-    found = posterior(rounds, bias, variance)
+    found = posterior(rounds, bias, variance, nothing(40, 2))
     for j in range(40):
         prior = np.zeros((3, 3))
         prior[0, 0], prior[1:, 1:] = 1.0 / variance[j], np.linalg.inv(found.prior)
@@ -57,11 +64,11 @@ def test_the_prior_is_found_where_the_noise_is_small_and_vanishes_where_there_is
     """500 items: the standard error of a variance is 6 %, so a fifth off has a chance below 1e-3; the seed is fixed."""
     rng = np.random.default_rng(2)
     truth = rng.normal(size=(500, 3)) * [1.0, 2.0, 0.5]
-    found = posterior([a_round(rng, truth, 0.01)], np.zeros(500), np.ones(500))
+    found = posterior([a_round(rng, truth, 0.01)], np.zeros(500), np.ones(500), nothing(500, 2))
     assert np.diag(found.prior) == pytest.approx([4.0, 0.25], rel=0.2)
-    nothing = a_round(rng, 0.0 * truth, 5.0)
-    shrunk = posterior([nothing], np.zeros(500), np.full(500, 1e-6)).means[:, 1:]
-    raw = (nothing.targets / nothing.shares[:, None]) @ np.linalg.inv(nothing.view).T
+    noise = a_round(rng, 0.0 * truth, 5.0)
+    shrunk = posterior([noise], np.zeros(500), np.full(500, 1e-6), nothing(500, 2)).means[:, 1:]
+    raw = (noise.targets / noise.shares[:, None]) @ np.linalg.inv(noise.view).T
     assert np.mean(shrunk**2) < 0.01 * np.mean(raw[:, 1:] ** 2)
 
 
@@ -70,8 +77,8 @@ def test_a_turned_round_speaks_of_turned_factors() -> None:
     truth = rng.normal(size=(30, 4))
     change = rng.normal(size=(3, 3)) + 3.0 * np.eye(3)
     plain = a_round(rng, truth, 1e-3)
-    means = posterior([plain], truth[:, 0], np.full(30, 0.01)).means
-    turned = posterior([plain.turned(change)], truth[:, 0], np.full(30, 0.01)).means
+    means = posterior([plain], truth[:, 0], np.full(30, 0.01), nothing(30, 3)).means
+    turned = posterior([plain.turned(change)], truth[:, 0], np.full(30, 0.01), nothing(30, 3)).means
     np.testing.assert_allclose(turned[:, 1:], means[:, 1:] @ change.T, rtol=1e-3, atol=1e-3)
 
 

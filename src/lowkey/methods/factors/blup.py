@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
 from lowkey.linalg.inverse import invert_positive, spare_size
 from lowkey.linalg.packed import add_squares, pack, unpack
-from lowkey.methods.factors.side import Side
+from lowkey.methods.factors.side import Side, inverse_of
 from lowkey.threads import one_blas_thread
 
 Matrix = NDArray[np.float64]
@@ -114,25 +114,22 @@ class Posterior(NamedTuple):
     spread: Matrix  # E[v v^T] over ratings: P, and what the prior means vary beside it
 
 
-def posterior(
-    rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, side: Side | None = None, steps: int = STEPS
-) -> Posterior:
+def posterior(rounds: Sequence[Round], bias: Matrix, bias_variance: Matrix, side: Side) -> Posterior:
     """The items' coefficients given every round, with the prior covariance that makes the rounds most likely (EM).
 
-    With ``side``, what is public of the items is the prior mean of their factors, as far as the rounds bear it out.
+    What ``side`` knows of the items is the prior mean of their factors, as far as the rounds bear it out.
 
     Blocks of items go to the threads, each with a BLAS of one thread; they are added in order, so threads leave no trace.
     """
     shares = rounds[-1].shares
     sample = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
-    prior = rounds[-1].start(sample) if side is None or side.precisions is None else side.spread
+    prior = rounds[-1].start(sample) if side.precisions is None else side.spread
     apart = math.inf
     centers = np.zeros((len(bias), len(prior) + 1))  # prior means: of the biases they are in the evidence already
 
     def evidence(rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
         precision, target = private(rows)
-        if side is not None:
-            side.add(rows, apart, precision, target)
+        side.add(rows, apart, precision, target)
         return precision, target
 
     def private(rows: NDArray[np.intp]) -> tuple[Matrix, Matrix]:
@@ -143,12 +140,12 @@ def posterior(
         return _solve_all(known[0], known[1] + centers[rows] @ unpack(precision), precision, np.zeros(0), DGEMM, DPOTRF)[0]
 
     with one_blas_thread(), ThreadPoolExecutor(get_num_threads()) as pool:
-        for turn in range(1 if side is None else TURNS):
-            if side is not None and turn > 0:
+        for turn in range(TURNS):
+            if turn > 0:
                 apart = side.likeliest(private(sample), sample, prior, centers[sample, 1:])
                 centers[:, 1:] = side.centers(shares, evidence, prior)
             known = [(*evidence(rows), shares[rows] / shares[sample].sum(), rows) for rows in _blocks(sample)]
-            for _ in range(steps):
+            for _ in range(STEPS):
                 precision = _prior_precision(prior)
                 moments = np.sum(list(pool.map(partial(_second_moments, precision, centers), known)), axis=0)
                 prior = (moments + moments.T)[1:, 1:] / 2.0
@@ -185,9 +182,8 @@ def _total(rounds: Sequence[Round], rows: NDArray[np.intp], bias: Matrix, bias_v
 
 def _prior_precision(prior: Matrix) -> Matrix:
     """The inverse of the prior covariance of (bias, factor), 0 for the bias, solvable whatever was posted; packed."""
-    values, vectors = np.linalg.eigh(prior)
     whole = np.zeros((len(prior) + 1, len(prior) + 1))
-    whole[1:, 1:] = (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
+    whole[1:, 1:] = inverse_of(prior)
     return pack(whole)
 
 

@@ -31,8 +31,7 @@ from lowkey.methods.factors.settings import (
 )
 from lowkey.methods.factors.side import Side
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
-from lowkey.methods.knowledge import NOTHING
-from lowkey.methods.leanings import BESIDE_FACTORS, leanings
+from lowkey.methods.leanings import BESIDE_FACTORS, leanings, posted_leanings
 from lowkey.methods.means import Means, ask_means, means_requests, refined
 from lowkey.methods.ranking import ranked
 from lowkey.privacy.mechanisms import SymmetricGaussian
@@ -153,7 +152,8 @@ class DPFactors(Recommender):
         shares, scales = known.shares, known.scales
         factors = first_factors(settings, self.init_seed, scale, known, means, curator)
         knowledge = settings.knowledge if means.public_trusted else replace(settings.knowledge, fit=None)
-        side = Side.of(knowledge, factors, known.counts, leanings(means, NOTHING))
+        lean = posted_leanings(means.effects, means.counts, means.residual_variance)
+        side = Side.of(knowledge, factors, known.counts, lean)
         # Public people's factors are those of users around the average one, so all of an effect is in their biases.
         bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
         coefficients, middle = np.column_stack([bias, side.start]), np.zeros(rank)

@@ -108,7 +108,7 @@ class Side:
         if self.precisions is None:
             return math.inf
         precision, target = unpack(private[0]), private[1]
-        inverse = _inverse(prior)
+        inverse = inverse_of(prior)
         found = [self._likelihood(precision, target, rows, inverse, centers, apart) for apart in APART]
         best = 1 + int(np.argmax(found[1:]))
         return math.inf if found[0] > found[best] + CLEAR else APART[best]
@@ -132,8 +132,8 @@ class Side:
     def centers(self, shares: Matrix, evidence: Callable[[Any], tuple[Matrix, Matrix]], prior: Matrix) -> Matrix:
         """(n_items, rank): the prior means that make the evidence most likely."""
         rows = np.argsort(-shares, kind="stable")[:LARGEST_SAMPLE]
-        values, basis = np.linalg.eigh(prior)
-        root = basis * np.sqrt(np.maximum(values, max(1e-9 * values[-1], 1e-15)))  # P = root root^T
+        values, basis = solvable(prior)
+        root = basis * np.sqrt(values)  # P = root root^T
         undo = np.linalg.inv(root)
         precision, target = evidence(rows)
         whole = unpack(precision)
@@ -150,9 +150,15 @@ class Side:
         return found @ root.T
 
 
-def _inverse(prior: Matrix) -> Matrix:
+def solvable(prior: Matrix) -> tuple[Matrix, Matrix]:
+    """Eigenvalues of a covariance, none too small to divide by whatever was posted, and eigenvectors."""
     values, vectors = np.linalg.eigh(prior)
-    return (vectors / np.maximum(values, max(1e-9 * values[-1], 1e-15))) @ vectors.T
+    return np.maximum(values, max(1e-9 * values[-1], 1e-15)), vectors
+
+
+def inverse_of(prior: Matrix) -> Matrix:
+    values, vectors = solvable(prior)
+    return (vectors / values) @ vectors.T
 
 
 def _slopes(features: Matrix, score: Matrix, information: Matrix) -> Matrix:
