@@ -144,7 +144,9 @@ class ItemEquations(Sweep):
         has_offset, offset_reg = self.offset_reg is not None, self.offset_reg or 0.0
         cap = 0 if self.max_ratings is None else self.max_ratings
         bounds = (has_offset, offset_reg, self.row_bound, 1.0 / self.row_grid.step, cap)
-        return _row_sides(block.offsets, block.items, block.values, self.prior, weights, roots, places, *bounds)
+        targets = np.empty(len(block.items), np.float32)
+        public = (self.prior, weights, roots)
+        return targets, *_row_sides(block.offsets, block.items, block.values, *public, places, *bounds, targets)
 
     def _factors(self, block: Block, targets: Any, weights: NDArray[np.float64]) -> Any:
         design = np.asarray(self.item_factors, np.float64)
@@ -167,16 +169,15 @@ def _add_misfits(offsets, misfits, bound, step, total):
 
 @njit(cache=True, error_model="numpy", parallel=True)
 def _row_sides(
-    offsets, items, values, prior, weights, roots, places, has_offset, offset_reg, row_bound, per_unit, cap
+    offsets, items, values, prior, weights, roots, places, has_offset, offset_reg, row_bound, per_unit, cap, targets
 ):  # fmt: skip
-    """Per entry the target; per user sqrt of what turns item weights into w, what shrinks e, and the last item taken.
+    """``targets`` per entry; per user sqrt of what turns item weights into w, what shrinks e, and the last item taken.
 
     With a cap the user takes the first ``cap`` items of the own order and the scale is 1/sqrt(cap) at most, so equal
     weights of 1 are not favoured for a short row; without, the scale brings the weights to norm 1. Both bounded sums
     are taken again, of the very numbers that ``add_equations`` multiplies: who is beyond a bound gets the scale 0.
     """
     n_users = len(offsets) - 1
-    targets = np.empty(len(items), np.float32)
     root_scale, row_scale = np.zeros(n_users), np.zeros(n_users)
     cutoff = np.full(n_users, np.iinfo(np.uint64).max)
     for u in prange(n_users):
@@ -211,4 +212,4 @@ def _row_sides(
                 squared += (root * t) * (root * t)
         if not (fits(fourth, 1.0, 1.0) and fits(squared, row_bound * per_unit, 1.0)):
             root_scale[u] = 0.0
-    return targets, root_scale, row_scale, cutoff
+    return root_scale, row_scale, cutoff

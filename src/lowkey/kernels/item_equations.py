@@ -2,8 +2,9 @@
 
 x x^T is a sum of products of whole numbers. In float32 such a sum is exact as long as no partial sum passes 2^24, and by
 Cauchy and Schwarz none does if no sum of squares, on the diagonal, does. Those are sums of terms >= 0: once past 2^24 the
-rounded sum never comes back below it. So the sums of squares, in float32 too, say how many users may be summed before the
-sum is added to the whole one; where a few are too many already, it is made in float64. No result depends on which it was.
+rounded sum never comes back below it. So the diagonal of a finished sum says whether all of it is exact. Where it is not,
+the sum is made again of fewer users, and where a few are too many already, in float64. To an exact sum more users are
+added if a bound on their squares says beforehand that it stays exact. No result depends on which way it was made.
 """
 
 # Bodies compiled by numba are untyped for the checker:
@@ -17,12 +18,12 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from lowkey.kernels.bounding import to_units
-from lowkey.kernels.user_factors import CHUNK
-from lowkey.linalg.blas import DGEMM, SGEMM, add_gram_float32, add_gram_float64
+from lowkey.kernels.user_factors import AHEAD, CHUNK
+from lowkey.linalg.blas import DGEMM, SGEMM, add_gram_float32, add_gram_float64, prefetch_row
 
 EXACT = np.float32(1 << 24)  # float32 holds every whole number up to here
 SINGLE_RANK = 32  # from which on float32 is tried
-GROUP = 16  # users at a time, of whom the sums of squares are looked at
+GROUP = 16  # users at a time who stay in the nearest cache, and the fewest who are summed in float32
 # A root is lowered by this before it is rounded to float32. That, and its product with a whole number, are each off by a
 # factor of at most 1 + 2^-24: what is truncated then is never larger than the exact product.
 JUST_BELOW = 1.0 - 2.0**-22
@@ -39,14 +40,16 @@ def add_equations(rows, factors, weights, units, gram, rhs):
     offsets = rows[0]
     cuts = np.searchsorted(offsets, np.linspace(offsets[0], offsets[-1], threads + 1))  # users, about as many ratings each
     cuts[0], cuts[-1] = 0, len(offsets) - 1
-    starts, entries = _by_item(cuts, *rows, *weights, *units)
+    entries = np.empty((len(rows[1]), 3), np.float32)  # made here: NumPy asks for large pages
+    starts = _by_item(cuts, *rows, *weights, *units, entries)
     order, bounds = deal(np.diff(starts), threads)
-    _add_equations(order, bounds, starts, entries, factors, gram, rhs, SGEMM, DGEMM)
+    largest = np.maximum(factors.max(axis=1), -factors.min(axis=1))
+    _add_equations(order, bounds, starts, entries, factors, largest, gram, rhs, SGEMM, DGEMM)
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
-def _by_item(cuts, offsets, items, targets, roots, root_scale, row_scale, places, cutoff, per_factor, per_target):
-    """What counts, item by item: where each item begins, and per entry the user, the root in units of x, and t.
+def _by_item(cuts, offsets, items, targets, roots, root_scale, row_scale, places, cutoff, per_factor, per_target, entries):
+    """``entries`` becomes what counts, item by item: the user, the root in units of x, and t. Returns where items begin.
 
     Written as the users come, each thread's next to those of the one before, so that the sums read it in order: looked up
     rating by rating, it would take longer than the products. All three are numbers that float32 holds, side by side.
@@ -65,7 +68,6 @@ def _by_item(cuts, offsets, items, targets, roots, root_scale, row_scale, places
             at[thread, j] = end
             end += count
         starts[j + 1] = end
-    entries = np.empty((starts[-1], 3), np.float32)
     for thread in prange(threads):
         place = at[thread]
         for u in range(cuts[thread], cuts[thread + 1]):
@@ -76,7 +78,7 @@ def _by_item(cuts, offsets, items, targets, roots, root_scale, row_scale, places
                     place[items[p]] += 1
                     entry[0], entry[1] = u, np.float32(root * per_factor * JUST_BELOW)
                     entry[2] = _towards_zero(to_units(root * (row_scale[u] * np.float64(targets[p])) * per_target, 1.0))
-    return starts, entries
+    return starts
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -126,29 +128,28 @@ def taken(places, p, cutoff):
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
-def _add_equations(order, bounds, starts, entries, factors, gram, rhs, sgemm, dgemm):
+def _add_equations(order, bounds, starts, entries, factors, largest, gram, rhs, sgemm, dgemm):
     rank = factors.shape[1]
     for thread in prange(len(bounds) - 1):
         x, wide = np.empty((CHUNK, rank), np.float32), np.empty((CHUNK, rank))
         single, double = np.empty((rank, rank), np.float32), np.empty((rank, rank))
-        sums = np.empty((2, rank), np.float32)
         b = np.empty(rank)
         for q in range(bounds[thread], bounds[thread + 1]):
             j = order[q]
             own = entries[starts[j] : starts[j + 1]]
             b[:] = 0.0
             if rank < SINGLE_RANK:
-                _add_item_float64(own, factors, x, wide, double, b, sums[0], gram[j], dgemm)
+                _add_item_float64(own, factors, x, wide, double, b, gram[j], dgemm)
             else:
-                _add_item(own, factors, x, wide, single, double, b, sums, gram[j], sgemm, dgemm)
+                _add_item(own, factors, largest, x, wide, single, double, b, gram[j], sgemm, dgemm)
             for k in range(rank):
                 rhs[j, k] += np.int64(b[k])
 
 
 @njit(cache=True, error_model="numpy")
-def _add_item_float64(own, factors, x, wide, double, b, unused, triangle, dgemm):
+def _add_item_float64(own, factors, x, wide, double, b, triangle, dgemm):
     for first in range(0, len(own), CHUNK):
-        m = _take_rows(own[first : first + CHUNK], factors, x, b, unused)
+        m = _take_rows(own, first, factors, x, b)
         wide[:m] = x[:m]
         add_gram_float64(wide, len(b), m, 1.0 if first else 0.0, double, dgemm)
     if len(own):
@@ -156,39 +157,61 @@ def _add_item_float64(own, factors, x, wide, double, b, unused, triangle, dgemm)
 
 
 @njit(cache=True, error_model="numpy")
-def _add_item(own, factors, x, wide, single, double, b, sums, triangle, sgemm, dgemm):
-    """In float32 as long as it is exact, then onto the triangle and on from zero."""
-    squares, added = sums[0], sums[1]
-    squares[:] = np.float32(0.0)
-    held, beta = 0, np.float32(0.0)  # rows of x that are not in ``single`` yet; 0 if that holds nothing
-    for first in range(0, len(own), GROUP):
-        m = _take_rows(own[first : first + GROUP], factors, x[held:], b, added)
-        if not _stay_exact(squares, added):
-            _flush(x, held, beta, single, triangle, sgemm)
-            for i in range(m):
-                x[i] = x[held + i]
-            held, beta = 0, np.float32(0.0)
-            squares[:] = np.float32(0.0)
-            if not _stay_exact(squares, added):
-                wide[:m] = x[:m]
-                add_gram_float64(wide, len(b), m, 0.0, double, dgemm)
+def _add_item(own, factors, largest, x, wide, single, double, b, triangle, sgemm, dgemm):
+    """In float32 as long as it is exact, then onto the triangle and on from zero; in smaller pieces where it was not."""
+    rank, size = len(b), CHUNK
+    held = np.float32(0.0)  # the largest sum of squares in ``single``; 0 if that holds nothing
+    for first in range(0, len(own), CHUNK):
+        m, done = _take_rows(own, first, factors, x, b), 0
+        while done < m:
+            k = min(size, m - done)
+            if held > 0.0 and not held + _most(own[first + done : first + done + k], largest) < EXACT:
+                _add_triangle(single, triangle)
+                held = np.float32(0.0)
+            add_gram_float32(x[done:], rank, k, np.float32(held > 0.0), single, sgemm)
+            held = _largest_square(single)
+            if not held < EXACT:
+                held = np.float32(0.0)
+                if size > GROUP:
+                    size //= 2
+                    continue
+                wide[:k] = x[done : done + k]
+                add_gram_float64(wide, rank, k, 0.0, double, dgemm)
                 _add_triangle(double, triangle)
-                continue
-        squares += added
-        held += m
-        if held > CHUNK - GROUP:
-            add_gram_float32(x, len(b), held, beta, single, sgemm)
-            held, beta = 0, np.float32(1.0)
-    _flush(x, held, beta, single, triangle, sgemm)
+            done += k
+    if held > 0.0:
+        _add_triangle(single, triangle)
 
 
 @njit(cache=True, error_model="numpy")
-def _take_rows(own, factors, x, b, squares):
-    """x = these users' factors, weighted; b += the sum of t x, squares = that of x^2. Returns how many."""
+def _most(own, largest):
+    """At least every sum of squares of these users' x. (Each x was rounded once, to float32, before it was truncated.)"""
+    most = 0.0
     for i in range(len(own)):
-        _take(factors[np.int64(own[i, 0])], own[i, 1], x[i])
-    _add_rows(x[: len(own)], own[:, 2], b, squares)
-    return len(own)
+        x = np.float64(own[i, 1]) * largest[np.int64(own[i, 0])]
+        most += x * x
+    return most * (1.0 + 2.0**-20)
+
+
+@njit(cache=True, error_model="numpy")
+def _largest_square(single):
+    found = np.float32(0.0)
+    for k in range(len(single)):
+        found = max(found, single[k, k])
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def _take_rows(own, first, factors, x, b):
+    """x = the factors of CHUNK users, weighted; b += the sum of t x. Returns how many there were."""
+    last = min(first + CHUNK, len(own))
+    for at in range(first, last, GROUP):
+        m = min(GROUP, last - at)
+        for i in range(at, at + m):
+            prefetch_row(factors, np.int64(own[min(i + AHEAD, len(own) - 1), 0]))
+            _take(factors[np.int64(own[i, 0])], own[i, 1], x[i - first])
+        _add_rows(x[at - first : at - first + m], own[at : at + m, 2], b)
+    return last - first
 
 
 @njit(cache=True, error_model="numpy")
@@ -199,34 +222,13 @@ def _take(factor, root, x):
 
 
 @njit(cache=True, error_model="numpy")
-def _add_rows(x, t, b, squares):
-    """b += the sum of t x over the rows of x, squares = that of x^2; two rows at a time."""
-    squares[:] = np.float32(0.0)
+def _add_rows(x, t, b):
+    """b += the sum of t x over the rows of x, two at a time."""
     for i in range(0, len(x), 2):
         after = min(i + 1, len(x) - 1)
         one, two, t_one, t_two = x[i], x[after], np.float64(t[i]), np.float64(t[after]) * (after - i)
-        kept = np.float32(after - i)
         for k in range(len(b)):
             b[k] += np.float64(one[k]) * t_one + np.float64(two[k]) * t_two
-            squares[k] += one[k] * one[k] + kept * (two[k] * two[k])
-
-
-@njit(cache=True, error_model="numpy")
-def _stay_exact(squares, added):
-    """Whether no sum of squares, of those so far and those added, passes what float32 holds exactly."""
-    beyond = 0
-    for k in range(len(squares)):
-        beyond += 1 - np.int32(squares[k] + added[k] < EXACT)
-    return beyond == 0
-
-
-@njit(cache=True, error_model="numpy")
-def _flush(x, held, beta, single, triangle, sgemm):
-    """What is held, in x and in ``single``, onto the triangle."""
-    if held:
-        add_gram_float32(x, len(single), held, beta, single, sgemm)
-    if held or beta != 0.0:
-        _add_triangle(single, triangle)
 
 
 @njit(cache=True, error_model="numpy")

@@ -17,11 +17,12 @@ import numpy as np
 from numba import get_num_threads, njit, prange
 
 from lowkey.kernels.bounding import drop_beyond, shrink_factor
-from lowkey.linalg.blas import SGEMM, add_gram_float32, outer_gram_float32, solve_factored
+from lowkey.linalg.blas import SGEMM, add_gram_float32, outer_gram_float32, prefetch_row, solve_factored
 from lowkey.linalg.cholesky import factor_positive
 
 FACTOR_BITS = 18  # products have 36, so that float64 sums over 2^17 users are exact
 SLICE = 64  # users dealt to a thread at a time
+AHEAD = 8  # rows that are asked for before they are needed
 CHUNK = 128  # ratings gathered at a time
 
 
@@ -75,6 +76,7 @@ def _primal(kept, items, targets, design, ridge, reg, x, c, scratch, solution, s
         m = min(CHUNK, len(kept) - start)
         for q in range(m):
             p = kept[start + q]
+            prefetch_row(design, items[kept[min(start + q + AHEAD, len(kept) - 1)]])
             row, target = design[items[p]], targets[p]
             least += np.float64(target) * np.float64(target)
             for k in range(rank):
@@ -107,6 +109,7 @@ def _dual(kept, items, targets, design, ridge, reg, x, c, scratch, solution, sge
     for k in range(rank):
         root[k] = np.float32(1.0) / np.float32(math.sqrt(ridge[k] + reg))
     for q in range(n):
+        prefetch_row(design, items[kept[min(q + AHEAD, n - 1)]])
         row = design[items[kept[q]]]
         y[q] = targets[kept[q]]
         for k in range(rank):

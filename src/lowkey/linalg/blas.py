@@ -83,6 +83,28 @@ def _sytrd(context, address, uplo, n, a, lda, d, e, tau, work, lwork, info):
     return _SYTRD
 
 
+@intrinsic
+def prefetch(context, address):
+    """Ask for the cache line at ``address``, which is needed soon; any address will do."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, word, word, word])
+        routine = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
+        builder.call(routine, [builder.inttoptr(arguments[0], pointer), word(0), word(3), word(1)])  # to read, data
+        return context.get_dummy_value()
+
+    return types.void(types.intp), generate
+
+
+@njit(cache=True)
+def prefetch_row(array, row):
+    """Ask for the cache lines of a row, which are needed soon: rows far apart in memory come one by one otherwise."""
+    size = array.shape[1] * array.itemsize
+    for at in range(0, size, 64):
+        prefetch(array.ctypes.data + row * size + at)
+
+
 @njit(cache=True)
 def add_gram_float64(x, n, k, beta, c, dgemm):
     """Upper triangle of c (n, n) = beta c + x^T x, for the first k rows of x (., n)."""

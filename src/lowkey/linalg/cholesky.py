@@ -24,20 +24,18 @@ def factor_positive(a, sgemm):
     n = len(a)
     first, width = 0, n % PANEL or PANEL  # the odd panel first: the others are then whole
     while first < n:
-        for i in range(first, first + width):
-            row = a[i, i:]
-            if not row[0] > 0.0:
+        above, corner = a.ctypes.data + 4 * first, a.ctypes.data + 4 * (first * n + first)
+        gemm(4, PLAIN, TRANSPOSED, n - first, width, first, -1.0, above, n, above, n, 1.0, corner, n, sgemm)
+        for i in range(width):
+            row = a[first + i, first:]  # what is left of the diagonal is spoilt: whole panels are faster
+            if not row[i] > 0.0:
                 return False
-            scale = row.dtype.type(1.0 / math.sqrt(row[0]))
+            scale = row.dtype.type(1.0 / math.sqrt(row[i]))
             for b in range(len(row)):
                 row[b] *= scale
-            for k in range(i + 1, first + width):
-                part, own, to = row[k - i], row[k - i :], a[k, k:]
+            for k in range(i + 1, width):
+                part, to = row[k], a[first + k, first:]
                 for b in range(len(to)):
-                    to[b] -= part * own[b]
-        at, panel = first + width, a.ctypes.data + 4 * first * n
-        for b in range(at, n, PANEL):
-            rows, corner = panel + 4 * b, a.ctypes.data + 4 * (b * n + b)
-            gemm(4, PLAIN, TRANSPOSED, n - b, PANEL, width, -1.0, rows, n, rows, n, 1.0, corner, n, sgemm)
-        first, width = at, PANEL
+                    to[b] -= part * row[b]
+        first, width = first + width, PANEL
     return True
