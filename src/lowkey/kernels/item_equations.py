@@ -41,14 +41,14 @@ def add_equations(rows, factors, weights, units, gram, rhs):
     cuts = np.searchsorted(offsets, np.linspace(offsets[0], offsets[-1], threads + 1))  # users, about as many ratings each
     cuts[0], cuts[-1] = 0, len(offsets) - 1
     entries = np.empty((len(rows[1]), 3), np.float32)  # made here: NumPy asks for large pages
-    starts = _by_item(cuts, *rows, *weights, *units, entries)
+    starts = _by_item(entries, cuts, *rows, *weights, *units)
     order, bounds = deal(np.diff(starts), threads)
     largest = np.maximum(factors.max(axis=1), -factors.min(axis=1))
     _add_equations(order, bounds, starts, entries, factors, largest, gram, rhs, SGEMM, DGEMM)
 
 
 @njit(cache=True, error_model="numpy", parallel=True)
-def _by_item(cuts, offsets, items, targets, roots, root_scale, row_scale, places, cutoff, per_factor, per_target, entries):
+def _by_item(entries, cuts, offsets, items, targets, roots, root_scale, row_scale, places, cutoff, per_factor, per_target):
     """``entries`` becomes what counts, item by item: the user, the root in units of x, and t. Returns where items begin.
 
     Written as the users come, each thread's next to those of the one before, so that the sums read it in order: looked up

@@ -22,9 +22,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from randomgen import AESCounter
 
-LANES = 8  # blocks at a time: an instruction takes as many cycles to end, and one or two start in each
+LANES = 16  # blocks at a time: one or two instructions start in each of the cycles that one takes to end
 ROUNDS = 10
-BLOCK = ir.VectorType(ir.IntType(64), 2)
 
 
 class AESStream:
@@ -49,33 +48,39 @@ class AESStream:
 
 
 @cache
-def has_aes_instructions() -> bool:
+def has_aes_instructions(name: str = "aes") -> bool:
     """Whether numba compiles for an x86 processor with AES: not where it was told to leave such instructions out."""
     from numba.core.registry import cpu_target
 
     target: Any = cpu_target.target_context
     triple, _, features = target.codegen().magic_tuple()
-    return triple.startswith("x86_64") and "+aes" in features.split(",")
+    return triple.startswith("x86_64") and f"+{name}" in features.split(",")
 
 
 @intrinsic
 def _encrypt_lanes(context, round_keys, first, found):
-    """LANES blocks from the number ``first`` on, written to the address ``found``."""
+    """LANES blocks from the number ``first`` on, written to the address ``found``; two in a register where that may be."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind, index = ir.FunctionType(BLOCK, [BLOCK, BLOCK]), ir.IntType(64)
+        per, kind = (2, ".256") if has_aes_instructions("vaes") else (1, "")
+        index, place = ir.IntType(64), ir.IntType(32)
+        single, block = ir.VectorType(index, 2), ir.VectorType(index, 2 * per)
         one_round, last_round = (
-            builder.module.declare_intrinsic(f"llvm.x86.aesni.{name}", (), kind) for name in ("aesenc", "aesenclast")
+            builder.module.declare_intrinsic(f"llvm.x86.aesni.{name}{kind}", (), ir.FunctionType(block, [block, block]))
+            for name in ("aesenc", "aesenclast")
         )
-        keys, out = (builder.inttoptr(arguments[i], BLOCK.as_pointer()) for i in (0, 2))
+        keys, out = (builder.inttoptr(arguments[i], kind.as_pointer()) for i, kind in ((0, single), (2, block)))
         key = [builder.load(builder.gep(keys, [index(r)]), align=8) for r in range(ROUNDS + 1)]
-        numbers = [builder.add(arguments[1], index(lane)) for lane in range(LANES)]
-        blocks = [builder.insert_element(BLOCK([0, 0]), number, ir.IntType(32)(0)) for number in numbers]
-        blocks = [builder.xor(block, key[0]) for block in blocks]
+        key = [builder.shuffle_vector(k, k, ir.VectorType(place, 2 * per)([0, 1] * per)) for k in key]
+        blocks = [block([0] * (2 * per))] * (LANES // per)
+        for lane in range(LANES):
+            number = builder.add(arguments[1], index(lane))
+            blocks[lane // per] = builder.insert_element(blocks[lane // per], number, place(2 * (lane % per)))
+        blocks = [builder.xor(numbers, key[0]) for numbers in blocks]
         for r in range(1, ROUNDS + 1):
-            blocks = [builder.call(last_round if r == ROUNDS else one_round, [block, key[r]]) for block in blocks]
-        for lane, block in enumerate(blocks):
-            builder.store(block, builder.gep(out, [index(lane)]), align=8)
+            blocks = [builder.call(last_round if r == ROUNDS else one_round, [numbers, key[r]]) for numbers in blocks]
+        for i, numbers in enumerate(blocks):
+            builder.store(numbers, builder.gep(out, [index(i)]), align=8)
         return context.get_dummy_value()
 
     return types.void(types.intp, types.int64, types.intp), generate

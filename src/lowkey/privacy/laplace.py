@@ -62,28 +62,37 @@ def alias_table(p: NDArray[np.longdouble]) -> tuple[NDArray[np.uint64], NDArray[
     return threshold, alias
 
 
+@njit(cache=True, nogil=True)
+def choices(alias):
+    """Of every bucket the other one, then itself: read at the place that a comparison gives, where a branch is a guess."""
+    choice = np.empty(2 * CELLS, np.int64)
+    for b in range(CELLS):
+        choice[2 * b], choice[2 * b + 1] = alias[b], b
+    return choice
+
+
 @njit(cache=True, nogil=True, inline="always")
-def pick_cell(word, threshold, alias):
+def pick_cell(word, threshold, choice):
     """The bucket that a word picks; its bit CELL_BITS is left for a sign."""
-    cell = np.int64(word & np.uint64(CELLS - 1))
-    other = alias[cell]
-    return cell if (word >> np.uint64(CELL_BITS + 1)) < threshold[cell] else other
+    b = word & np.uint64(CELLS - 1)
+    own = (word >> np.uint64(CELL_BITS + 1)) < threshold[b]
+    return choice[np.uint64(2) * b + np.uint64(own)]
 
 
 @njit(cache=True, nogil=True)
 def fill_laplace(out, done, words, scale, table):
     """Fill ``out`` from position ``done`` while words last; return the new position and how many words were used."""
     used, size, last = 0, len(out), len(words) - SPARE
-    shift, threshold, alias, squeeze = table.shift, table.threshold, table.alias, table.squeeze
+    shift, threshold, choice, squeeze = table.shift, table.threshold, choices(table.alias), table.squeeze
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
     while done < size and used < last:
         word, position = words[used], words[used + 1]
         used += 2
         negative = np.int64((word >> np.uint64(CELL_BITS)) & np.uint64(1))
-        cell, begin = pick_cell(word, threshold, alias), 0
+        cell, begin = pick_cell(word, threshold, choice), 0
         while cell == CELLS - 1 and used < len(words) - 4:
             begin += table.tail_start
-            cell = pick_cell(words[used], threshold, alias)
+            cell = pick_cell(words[used], threshold, choice)
             used += 1
         # Position and first 24 acceptance bits share a word when they fit.
         if shift <= 40:

@@ -24,11 +24,21 @@ from numpy.typing import NDArray
 
 from lowkey.errors import ClosedError
 from lowkey.privacy.aes import AESStream
-from lowkey.privacy.laplace import CELL_BITS, CELLS, SPARE, TAIL, alias_table, fill_laplace, laplace_table, pick_cell
+from lowkey.privacy.laplace import (
+    CELL_BITS,
+    CELLS,
+    SPARE,
+    TAIL,
+    alias_table,
+    choices,
+    fill_laplace,
+    laplace_table,
+    pick_cell,
+)
 
 MIN_SCALE = 2.0**13  # below it the expansion in _table loses digits: refine the grid instead
 MAX_SCALE = 2.0**56  # above it a draw could leave the int64 range
-WINDOW = 1 << 14  # words at a time, in the cache
+WINDOW = 1 << 15  # words at a time, in the cache
 LN2 = math.log(2.0)
 
 
@@ -131,7 +141,7 @@ class _Table(NamedTuple):
     shift: int  # a cell is 2^shift integers wide: between 1/64 and 1/32 of a standard deviation
     threshold: NDArray[np.uint64]  # alias method, 55 bits
     alias: NDArray[np.int64]
-    squeeze: NDArray[np.uint64]  # accept at once below this, 24 bits
+    squeeze: NDArray[np.uint64]  # accept at once below this, 24 bits; 0 for the tail
     tail_start: int  # the first integer of the tail
     tail_shift: int  # a block of the tail is 2^tail_shift integers wide
     tail_stay: np.uint64  # a word below it: on to the next block of the tail
@@ -215,19 +225,44 @@ def _tail_loss(excess, offset, start, scale):
     return (offset * start + 0.5 * excess * excess) / variance - series
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _fill_usual(out, done, words, used, table, choice):
+    """The draws of ``_fill`` that are accepted at once, up to the first that is not: a short loop, for most of them.
+
+    The first 24 acceptance bits share a word with the position. Unsigned places need no test for negative ones.
+    """
+    shift, threshold, squeeze = table.shift, table.threshold, table.squeeze
+    mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
+    for _ in range(min(len(out) - done, (len(words) - SPARE - used + 1) // 2)):
+        at = np.uint64(used)
+        word, position = words[at], words[at + np.uint64(1)]
+        cell = pick_cell(word, threshold, choice)
+        if position >> np.uint64(40) >= squeeze[np.uint64(cell)]:
+            break
+        used += 2
+        negative = np.int64((word >> np.uint64(CELL_BITS)) & np.uint64(1))
+        n = (cell << shift) + np.int64(position & mask)
+        out[np.uint64(done)] = (n ^ -negative) + negative
+        done += 1 - (negative & np.int64(n == 0))
+    return done, used
+
+
 @njit(cache=True, nogil=True)
 def _fill(out, done, words, scale, table):
     """Fill ``out`` from position ``done`` while words last; return the new position and how many words were used."""
     used, size, last = 0, len(out), len(words) - SPARE
-    shift, threshold, alias, squeeze = table.shift, table.threshold, table.alias, table.squeeze
+    shift, threshold, choice, squeeze = table.shift, table.threshold, choices(table.alias), table.squeeze
     mask = (np.uint64(1) << np.uint64(shift)) - np.uint64(1)
     tail_mask = (np.uint64(1) << np.uint64(table.tail_shift)) - np.uint64(1)
     while done < size and used < last:
-        at = np.uint64(used)  # an unsigned place needs no test for a negative one
-        word, position = words[at], words[at + np.uint64(1)]
+        if shift <= 40:
+            done, used = _fill_usual(out, done, words, used, table, choice)
+            if done == size or used >= last:
+                break
+        word, position = words[used], words[used + 1]
         used += 2
         negative = np.int64((word >> np.uint64(CELL_BITS)) & np.uint64(1))
-        cell = pick_cell(word, threshold, alias)
+        cell = pick_cell(word, threshold, choice)
         if cell == CELLS - 1:
             steps, used = _steps(words, used, table.tail_stay)
             offset = np.int64(position & tail_mask)
@@ -247,12 +282,12 @@ def _fill(out, done, words, scale, table):
             edge = cell << shift
             offset = np.int64(position & mask)
             n = edge + offset
-            if level >= squeeze[np.uint64(cell)]:
+            if level >= squeeze[cell]:
                 uniform = (np.float64(level) + np.float64(words[used] >> np.uint64(11)) * 2.0**-53) * 2.0**-24
                 used += 1
                 if uniform >= _cell_acceptance(np.float64(offset), np.float64(edge), scale):
                     continue
-        out[np.uint64(done)] = (n ^ -negative) + negative  # the sign, without a branch
+        out[done] = (n ^ -negative) + negative  # the sign, without a branch
         done += 1 - (negative & np.int64(n == 0))  # zero has one sign only: draw again
     return done, used
 

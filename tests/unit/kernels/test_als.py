@@ -130,9 +130,9 @@ def test_sums_do_not_depend_on_blocks_threads_or_order(rank):
         assert np.array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("size", [2**9, 2**12, 2**18])
+@pytest.mark.parametrize("size", [2**9, 2**14, 2**16, 2**18])
 def test_products_in_float32_are_those_of_whole_numbers(size):
-    """Factors of ``size`` units: sums of squares stay below 2^24, pass it for some chunks, and pass it for all."""
+    """Factors of ``size`` units: sums of squares stay below 2^24, or several chunks, one, or sixteen users pass it."""
     rank, n_items, n_users, rng = SINGLE_RANK + 7, 300, 700, np.random.default_rng(3)
     block = crowd(n_users, n_items)
     factors = np.trunc(rng.normal(size=(n_users, rank)) * size / math.sqrt(rank)).astype(np.float32)
