@@ -133,7 +133,7 @@ def _add_equations(order, bounds, starts, entries, factors, largest, gram, rhs, 
     for thread in prange(len(bounds) - 1):
         x, wide = np.empty((CHUNK, rank), np.float32), np.empty((CHUNK, rank))
         single, double = np.empty((rank, rank), np.float32), np.empty((rank, rank))
-        b = np.empty(rank)
+        b, rate = np.empty(rank), 1.0
         for q in range(bounds[thread], bounds[thread + 1]):
             j = order[q]
             own = entries[starts[j] : starts[j + 1]]
@@ -141,7 +141,7 @@ def _add_equations(order, bounds, starts, entries, factors, largest, gram, rhs, 
             if rank < SINGLE_RANK:
                 _add_item_float64(own, factors, x, wide, double, b, gram[j], dgemm)
             else:
-                _add_item(own, factors, largest, x, wide, single, double, b, gram[j], sgemm, dgemm)
+                rate = _add_item(own, factors, largest, x, wide, single, double, b, rate, gram[j], sgemm, dgemm)
             for k in range(rank):
                 rhs[j, k] += np.int64(b[k])
 
@@ -157,30 +157,35 @@ def _add_item_float64(own, factors, x, wide, double, b, triangle, dgemm):
 
 
 @njit(cache=True, error_model="numpy")
-def _add_item(own, factors, largest, x, wide, single, double, b, triangle, sgemm, dgemm):
-    """In float32 as long as it is exact, then onto the triangle and on from zero; in smaller pieces where it was not."""
-    rank, size = len(b), CHUNK
+def _add_item(own, factors, largest, x, wide, single, double, b, rate, triangle, sgemm, dgemm):
+    """In float32 as long as it is exact, then onto the triangle and on from zero; again with fewer users where it was not.
+
+    ``rate`` is by how much the largest sum of squares grows with a user: how many are tried follows from it. Returns it.
+    """
     held = np.float32(0.0)  # the largest sum of squares in ``single``; 0 if that holds nothing
     for first in range(0, len(own), CHUNK):
         m, done = _take_rows(own, first, factors, x, b), 0
         while done < m:
-            k = min(size, m - done)
+            k = min(m - done, max(GROUP, int(min(0.8 * EXACT / rate, CHUNK)) // GROUP * GROUP))
             if held > 0.0 and not held + _most(own[first + done : first + done + k], largest) < EXACT:
                 _add_triangle(single, triangle)
                 held = np.float32(0.0)
-            add_gram_float32(x[done:], rank, k, np.float32(held > 0.0), single, sgemm)
+            begun = held > 0.0
+            add_gram_float32(x[done:], len(b), k, np.float32(begun), single, sgemm)
             held = _largest_square(single)
+            if k >= GROUP and not begun:
+                rate = max(held / k, 1.0)
             if not held < EXACT:
                 held = np.float32(0.0)
-                if size > GROUP:
-                    size //= 2
-                    continue
+                if k > GROUP:
+                    continue  # fewer than k, by the new rate
                 wide[:k] = x[done : done + k]
-                add_gram_float64(wide, rank, k, 0.0, double, dgemm)
+                add_gram_float64(wide, len(b), k, 0.0, double, dgemm)
                 _add_triangle(double, triangle)
             done += k
     if held > 0.0:
         _add_triangle(single, triangle)
+    return rate
 
 
 @njit(cache=True, error_model="numpy")
