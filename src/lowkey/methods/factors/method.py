@@ -158,6 +158,7 @@ class DPFactors(Recommender):
         bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
         coefficients, middle = np.column_stack([bias, side.start]), np.zeros(rank)
         rounds: list[Round] = []
+        # Early rounds saw the users by other factors. Public people know the directions from the start: there, all count.
         last = settings.averaged if knowledge.fit is None else settings.n_iter
         for t in range(settings.n_iter):
             sweep = scale.sweep(t + 1, known, coefficients)
@@ -168,10 +169,7 @@ class DPFactors(Recommender):
             update = posts[sweep.update] / np.column_stack([scales, np.ones((len(scales), rank))])
             targets = shares[:, None] * (coefficients @ seen.regressors) + update
             latest = Round.of(shares, targets, seen.regressors, scales, *noise)
-            # A start that knows nothing is forgotten at once; then the last rounds count, by their precision. Public
-            # people know the directions from the start: there all rounds count.
-            forgets = t < 2 and settings.start == "random" and knowledge.fit is None
-            rounds = [latest] if forgets else [*rounds, latest][-last:]
+            rounds = [*rounds, latest][-last:]
             found = posterior(rounds, bias, means.variances, side)
             change = side.gentle(common_scale(found.spread, seen.factors, seen.ratings, seen.variance))
             rounds, side = [r.turned(change) for r in rounds], side.turned(change)

@@ -26,7 +26,7 @@ class FactorsSettings(Settings):
     start: str  # "random", "spectral" or "moments"
     start_share: float
     means_share: float  # of mu^2
-    averaged: int = 3  # of the last rounds the model uses so many, each weighted by its precision
+    averaged: int = 4  # of the last rounds the model uses so many, each weighted by its precision
     weight_power: float = 0.1  # an item weighs count^-power within a user's row
     bias_power: float = 0.35  # and its bias alone count^-power
     falling_bound: bool = True  # the bound follows the posted residuals
@@ -37,9 +37,9 @@ class FactorsSettings(Settings):
 
 
 def rank_for(users: float, n_items: int, mu: float) -> int:
-    """0.36 signal^(3/4): the budget of a round is split among directions, but a few too many find the right ones sooner."""
+    """A tenth of the signal: the budget of a round is split among directions."""
     signal = mu * users / math.sqrt(n_items)
-    return min(max(2, round(0.36 * min(signal, 1e6) ** 0.75)), LARGEST_RANK, n_items)
+    return min(max(2, round(0.1 * min(signal, 1e6))), LARGEST_RANK, n_items)
 
 
 def default_rank(domain: Domain, mu: float) -> int:
