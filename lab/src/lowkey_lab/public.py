@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -74,10 +75,31 @@ def titles(name: str) -> list[str]:
     return [found[item] for item in catalogue(name).tolist()]
 
 
+def names_of(title: str) -> set[str]:
+    """Every name of a film, each with its year: the whole title and its parts, without articles and punctuation.
+
+    "Postino, Il (The Postman) (1994)" is "postino il" and "postman" of 1994.
+    """
+    title, year = title.strip()[:-6], title.strip()[-6:]
+    parts = [title, *re.split(r"[:()]| - |a\.k\.a\.", title)]
+    words = (
+        " ".join(word for word in re.findall(r"\w+", part.lower()) if word not in ("the", "a", "an")) for part in parts
+    )
+    return {name + year for name in words if name}
+
+
 def matched(name: str, other: str) -> Any:
-    """The rows of ``other`` on the catalogue of ``name``: titles end in the year, and must be the same."""
-    places = {title: k for k, title in enumerate(titles(name))}
-    to = np.array([places.get(title, -1) for title in titles(other)])
+    """The rows of ``other`` on the catalogue of ``name``: by the title, or by a name that one film of that year has."""
+    places: dict[str, set[int]] = {}
+    for k, title in enumerate(titles(name)):
+        for each in (title, *names_of(title)):
+            places.setdefault(each, set()).add(k)
+
+    def place(title: str) -> int:
+        found = places.get(title) or set().union(*(places.get(each, set()) for each in names_of(title)))
+        return min(found) if len(found) == 1 else -1
+
+    to = np.array([place(title) for title in titles(other)])
     rows = rows_of(other).tocoo()
     kept = to[rows.col] >= 0
     shape = (rows.shape[0], len(catalogue(name)))

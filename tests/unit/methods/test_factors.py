@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -104,24 +107,23 @@ def test_moments_of_pure_noise_lose_their_directions() -> None:
         np.testing.assert_array_equal(clean[13:, 13:], (100.0 * np.eye(15) + noise)[13:, 13:])
 
 
-def test_biases_and_factors_have_weights_of_their_own() -> None:
-    """Products of both go like count^-bias_power, and over all ratings biases take what they would take unscaled."""
-    counts = np.array([900.0, 400.0, 25.0, 4.0])
-    known = Known.of(means_with(counts), 0.25, 0.5)
-    weights, scales = known.weights, known.scales
+def test_a_bias_takes_as_much_of_a_row_as_there_is_to_know_of_it() -> None:
+    counts, variances = np.array([900.0, 400.0, 25.0, 4.0]), np.array([1e-6, 0.02, 0.08, 0.5])
+    known = Known.of(replace(means_with(counts), variances=variances, residual_variance=0.8), 0.25, 6.0)
+    weights = known.weights
     np.testing.assert_allclose(weights / weights[0], (counts / 900.0) ** -0.25)
-    np.testing.assert_allclose(weights * scales / (weights * scales)[0], (counts / 900.0) ** -0.5)
-    assert counts @ (weights * scales) ** 2 == pytest.approx(counts @ weights**2)
-    np.testing.assert_allclose(Known.of(means_with(counts), 0.3, 0.3).scales, np.ones(4))
+    np.testing.assert_allclose(known.scales[1:], [6.0 * math.sqrt(v / 0.8) for v in (0.02, 0.08, 0.5)])
+    assert 0.1 < known.scales[0] < 1.0  # known already, but its factor may move it
     np.testing.assert_allclose(known.shares, weights * counts / (weights @ counts))
+    assert known.bias_square == pytest.approx(np.average(known.scales**2, weights=weights * counts))
 
 
 def test_the_rank_follows_the_noise() -> None:
     def domain(users: int | None, items: int) -> lk.Domain:
         return lk.Domain(items, (1.0, 5.0), expected_users=users)
 
-    assert default_rank(domain(6400, 1600), 0.25) == round(0.36 * 40**0.75)  # 0.25 * 6400 / 40 = 40
-    assert default_rank(domain(12_800, 1600), 0.25) == round(0.36 * 80**0.75)
+    assert default_rank(domain(6400, 1600), 0.25) == 4  # a tenth of 0.25 * 6400 / 40
+    assert default_rank(domain(12_800, 1600), 0.25) == 8
     assert default_rank(domain(10, 1600), 0.1) == 2
     assert default_rank(domain(10**7, 1600), 1.0) == 20
     assert default_rank(domain(10**7, 5), 1.0) == 5
@@ -137,7 +139,8 @@ def test_the_posted_crowd_decides_whether_there_are_factors() -> None:
         return worthwhile_rank(settings, means_with(np.full(1600, 10.0 * users / 1600.0), users, std))
 
     assert rank(0.99 * least) == 0
-    assert rank(1.01 * least) == round(0.36 * (1.01 * least * settings.budget.signal / 40.0) ** 0.75)
+    assert rank(1.01 * least) == 2
+    assert rank(5.0 * least) == round(0.1 * 5.0 * least * settings.budget.signal / 40.0) > 2
     assert rank(1.01 * least, 0.05 * least) == 0
     assert rank(1e7) == 20
 

@@ -12,6 +12,7 @@ from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, FactorRound
 from lowkey.methods.means import Means
 
 BOUND_SHARE = 0.7  # of the residuals' standard deviation: what users beyond it lose is less than what noise for them costs
+LEAST_BIAS = 0.5  # of a row: however well it is known, its factor moves it
 ROOM = 1.5  # of a typical norm: what the bound of the moments leaves to users above it
 
 Array = NDArray[np.float64]
@@ -27,23 +28,26 @@ class Known:
     scales: Array  # of the biases
 
     @classmethod
-    def of(cls, means: Means, weight_power: float, bias_power: float) -> Known:
-        """Weights count^-weight_power, of mean 1, and what scales the biases so that they are weighed count^-bias_power.
+    def of(cls, means: Means, weight_power: float, bias_weight: float) -> Known:
+        """Weights count^-weight_power, of mean 1; a bias takes as much of a row as there is still to know of it: so many
+        of its standard errors, in standard deviations of a rating.
 
-        Over all ratings the biases take as much of a user's norm as if they had not been scaled: a mean square of one.
         A count is E N^2/E N, which is large where it may be large: so no item weighs much by chance.
         """
         counts = np.maximum(means.counts.squares / np.maximum(means.counts.means, 1e-9), 1.0)
         weights = counts**-weight_power
-        weights /= weights.mean()
-        scales = counts ** (weight_power - bias_power)
-        scales /= math.sqrt(float(np.average(scales**2, weights=counts * weights**2)))
-        return cls(means.center, counts, weights, scales)
+        scales = np.maximum(bias_weight * np.sqrt(means.variances / means.residual_variance), LEAST_BIAS)
+        return cls(means.center, counts, weights / weights.mean(), scales)
 
     @property
     def shares(self) -> Array:
         """Of all weighted ratings, item by item."""
         return self.weights * self.counts / (self.weights @ self.counts)
+
+    @property
+    def bias_square(self) -> float:
+        """What biases take of a squared norm, on average over ratings; factors take the rest."""
+        return float(self.shares @ self.scales**2)
 
 
 @dataclass(frozen=True)
@@ -54,23 +58,24 @@ class Seen:
     factors: Array  # mean of u u^T
     variance: float  # of a rating around the model
     ratings: float  # of a typical user
-    norm: float  # of (1, u)
+    norm: float  # N: of (bias scale, u)
+    bias_square: float  # what biases take of it
     offset_change: float  # what to multiply the offsets' variance with
 
     @classmethod
-    def of(cls, moments: Array, std: float, sweep: FactorRound) -> Seen:
+    def of(cls, moments: Array, std: float, sweep: FactorRound, bias_square: float) -> Seen:
         size = len(moments) - EXTRA + 1  # 1 and the factor; then residual, activity and the offset's excess
         regressors = moments[:size, :size].copy()
         weight = regressors[0, 0] = max(moments[0, 0], 4.0 * std)
         factors = regressors[1:, 1:] / weight
         variance = min(max(moments[size, size] / weight, 1e-4), 4.0 / BOUND_SHARE**2) * sweep.update_bound**2
         ratings = max(1.0, (ACTIVITY**2 * weight / max(moments[size + 1, size + 1], std)) ** 2)
-        norm = math.sqrt(1.0 + max(float(np.trace(factors)), 0.0))
+        norm = math.sqrt(bias_square + max(float(np.trace(factors)), 0.0))
         # The mean excess is b^2 (true/assumed - 1), b = m/(m + offset_reg): solved for the ratio, with the known noise.
         gain = (ratings / (ratings + sweep.offset_reg)) ** 2
         excess, error = moments[0, size + 2] / weight / EXCESS, std / weight / EXCESS
         change = 1.0 + excess * gain / (gain**2 + 4.0 * error**2)
-        return cls(regressors, factors, variance, ratings, norm, min(max(change, 0.25), 4.0))
+        return cls(regressors, factors, variance, ratings, norm, bias_square, min(max(change, 0.25), 4.0))
 
     @property
     def sampling(self) -> float:
@@ -85,18 +90,18 @@ class Scale:
     variance: float  # of a rating around the model
     offset_variance: float  # of users' own offsets
     update_bound: float
-    factor_norm: float  # of a typical (1, u)
+    length: float  # |(1, u)|^2/N of a typical user
     activity: float  # the root of a typical number of ratings
 
     @classmethod
-    def of(cls, means: Means, rank: int) -> Scale:
+    def of(cls, means: Means, rank: int, bias_square: float) -> Scale:
         """Where the first round starts."""
         bound = BOUND_SHARE * math.sqrt(means.residual_variance)
-        norm = math.sqrt(1.0 + rank / 4.0)
-        return cls(means.residual_variance, means.crowd.between, bound, norm, means.activity)
+        length = (1.0 + rank / 4.0) / math.sqrt(bias_square + rank / 4.0)
+        return cls(means.residual_variance, means.crowd.between, bound, length, means.activity)
 
     def sweep(self, number: int, known: Known, coefficients: Array) -> FactorRound:
-        """The round with these bounds. A typical |x|^2 is a user's weights, about ``activity``, times |(1, u)|."""
+        """The round with these bounds. A typical |x|^2 is a user's weights, about ``activity``, times ``length``."""
         return FactorRound(
             number=number,
             prior=known.center + np.ascontiguousarray(coefficients[:, 0]),
@@ -104,7 +109,7 @@ class Scale:
             item_weights=known.weights,
             bias_scales=known.scales,
             update_bound=self.update_bound,
-            moment_bound=math.sqrt(ROOM * self.activity * self.factor_norm),
+            moment_bound=math.sqrt(ROOM * self.activity * self.length),
             reg=self.variance,
             offset_reg=self.variance / self.offset_variance,
         )
@@ -122,5 +127,5 @@ class Scale:
             variance=variance,
             offset_variance=self.offset_variance * seen.offset_change,
             update_bound=fallen if falling_bound else self.update_bound,
-            factor_norm=seen.norm,
+            length=(1.0 + seen.norm**2 - seen.bias_square) / seen.norm,
         )

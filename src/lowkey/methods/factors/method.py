@@ -148,7 +148,8 @@ class DPFactors(Recommender):
 
     def _factors(self, settings: FactorsSettings, means: Means, curator: Curator) -> Released:
         spread, rank = settings.spread, settings.rank
-        known, scale = Known.of(means, settings.weight_power, settings.bias_power), Scale.of(means, rank)
+        known = Known.of(means, settings.weight_power, settings.bias_weight)
+        scale = Scale.of(means, rank, known.bias_square)
         shares, scales = known.shares, known.scales
         factors = first_factors(settings, self.init_seed, scale, known, means, curator)
         knowledge = settings.knowledge if means.public_trusted else replace(settings.knowledge, fit=None)
@@ -158,18 +159,18 @@ class DPFactors(Recommender):
         bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
         coefficients, middle = np.column_stack([bias, side.start]), np.zeros(rank)
         rounds: list[Round] = []
-        # Early rounds saw the users by other factors. Public people know the directions from the start: there, all count.
+        # Early rounds only look for directions. Public people know them from the start: there, all count.
         last = settings.averaged if knowledge.fit is None else settings.n_iter
         for t in range(settings.n_iter):
             sweep = scale.sweep(t + 1, known, coefficients)
             posts = curator.ask(sweep)
             std = posts.stds["user_moments"]
-            seen = Seen.of(clean_moments(unpack(posts["user_moments"]), std, rank), std, sweep)
+            seen = Seen.of(clean_moments(unpack(posts["user_moments"]), std, rank), std, sweep, known.bias_square)
             noise = (posts.stds[sweep.update] if settings.noise_aware else 0.0, seen.sampling)
             update = posts[sweep.update] / np.column_stack([scales, np.ones((len(scales), rank))])
             targets = shares[:, None] * (coefficients @ seen.regressors) + update
             latest = Round.of(shares, targets, seen.regressors, scales, *noise)
-            rounds = [*rounds, latest][-last:]
+            rounds = [*(rounds if t > settings.n_iter - last else []), latest]
             found = posterior(rounds, bias, means.variances, side)
             change = side.gentle(common_scale(found.spread, seen.factors, seen.ratings, seen.variance))
             rounds, side = [r.turned(change) for r in rounds], side.turned(change)

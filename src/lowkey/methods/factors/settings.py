@@ -28,7 +28,7 @@ class FactorsSettings(Settings):
     means_share: float  # of mu^2
     averaged: int = 4  # of the last rounds the model uses so many, each weighted by its precision
     weight_power: float = 0.1  # an item weighs count^-power within a user's row
-    bias_power: float = 0.35  # and its bias alone count^-power
+    bias_weight: float = 6.0  # of a bias' standard errors: what it takes of a row
     falling_bound: bool = True  # the bound follows the posted residuals
     noise_aware: bool = True  # False: the items' side takes the posts for exact
 
