@@ -40,6 +40,7 @@ from lowkey.privacy.plan import Request
 MOMENTS_SHARE = 0.05  # of mu^2
 GROWTH = 1.5  # of a round's share over the one before: late rounds make the model, early ones only find the way
 QUALITY = 0.7  # of an item's effect is expected in its bias: factors, which share it, find the rest with less noise
+FAR = 2.0  # times the residuals' variance: a round that saw so much more saw other factors
 LEAST = 3e-5  # of the rating range: no residual is looked at more closely
 
 Array = NDArray[np.float64]
@@ -170,7 +171,8 @@ class DPFactors(Recommender):
             update = posts[sweep.update] / np.column_stack([scales, np.ones((len(scales), rank))])
             targets = shares[:, None] * (coefficients @ seen.regressors) + update
             latest = Round.of(shares, targets, seen.regressors, scales, *noise)
-            rounds = [*(rounds if t > settings.n_iter - last else []), latest]
+            near = [r for r in rounds if t > settings.n_iter - last and r.sampling < FAR * latest.sampling]
+            rounds = [*near, latest]
             found = posterior(rounds, bias, means.variances, side)
             change = side.gentle(common_scale(found.spread, seen.factors, seen.ratings, seen.variance))
             rounds, side = [r.turned(change) for r in rounds], side.turned(change)
