@@ -125,9 +125,9 @@ def test_the_rank_follows_the_noise() -> None:
     assert default_rank(domain(6400, 1600), 0.25) == 4  # a tenth of 0.25 * 6400 / 40
     assert default_rank(domain(12_800, 1600), 0.25) == 8
     assert default_rank(domain(10, 1600), 0.1) == 2
-    assert default_rank(domain(10**7, 1600), 1.0) == 25
+    assert default_rank(domain(10**7, 1600), 1.0) == 20
     assert default_rank(domain(10**7, 5), 1.0) == 5
-    assert default_rank(domain(None, 1600), 1.0) == 25  # at most: the posts decide
+    assert default_rank(domain(None, 1600), 1.0) == 20  # at most: the posts decide
 
 
 def test_the_posted_crowd_decides_whether_there_are_factors() -> None:
@@ -142,7 +142,7 @@ def test_the_posted_crowd_decides_whether_there_are_factors() -> None:
     assert rank(1.01 * least) == 2
     assert rank(5.0 * least) == round(0.1 * 5.0 * least * settings.budget.signal / 40.0) > 2
     assert rank(1.01 * least, 0.05 * least) == 0
-    assert rank(1e7) == 25
+    assert rank(1e7) == 20
 
 
 def test_rounds_and_start_follow_from_public_facts() -> None:

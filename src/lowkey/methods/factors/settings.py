@@ -11,7 +11,7 @@ from lowkey.methods.base import Settings
 from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_MOMENTS, LEAST_SIGNAL, crowd_signal
 from lowkey.methods.means import Means
 
-LARGEST_RANK = 25
+LARGEST_RANK = 20
 FEWEST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 4, 6, 8  # usual: where no number of users is expected
 MANY_RATINGS = 30.0  # of a user: half of a taste is known then
 LEAST_MEANS, USUAL_MEANS, MOST_MEANS = 0.1, 0.25, 0.8  # shares of mu^2 on means first
