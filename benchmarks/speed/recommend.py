@@ -45,9 +45,8 @@ def main() -> None:
     options = parser.parse_args()
     rows = skewed_rows(options.users)
     few = rows[:2000]
-    model = (
-        lk.ALS(rank=options.rank, n_iter=1).fit(scipy.sparse.csr_array(few), domain=lk.Domain(N_ITEMS, (1.0, 5.0))).model_
-    )
+    exact = lk.ALS(rank=options.rank, n_iter=1, reg=0.01, user_reg=1.0, offset_reg=1.0)
+    model = exact.fit(scipy.sparse.csr_array(few), domain=lk.Domain(N_ITEMS, (1.0, 5.0))).model_
     model.recommend(few, N)  # compiled
 
     peer = implicit.als.AlternatingLeastSquares(factors=options.rank, num_threads=2)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.data.timed import TimedRatings
     from lowkey.engines.local import LocalEngine
     from lowkey.engines.spark import SparkEngine
-    from lowkey.methods.als.method import ALS, DPALS
+    from lowkey.methods.als.baseline import ALS
+    from lowkey.methods.als.method import DPALS
     from lowkey.methods.bias.baseline import Bias
     from lowkey.methods.bias.method import DPBias, Popularity
     from lowkey.methods.catalogue import PrivateCatalogue

@@ -17,7 +17,9 @@ import pytest
 from lowkey.data.ratings import Block
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.leave_one_out import LeaveOneOut
+from lowkey.kernels.left_out_rows import LeftOutRows
 from lowkey.kernels.level import CELLS, GRID, PULL, Level, Spread, within_box, within_cone
+from lowkey.kernels.some_users import OfSome
 
 LOW, HIGH, LONG = -3.0, 9.0, 1500
 MIDDLE, HALF = 3.0, 6.0
@@ -76,6 +78,11 @@ def left_out(cap: float = 144.0, item_reg: float = 2.0) -> LeaveOneOut:
     )
 
 
+def left_out_rows(cap: float = 144.0, reg: float = 2.0, n_items: int = LONG) -> LeftOutRows:
+    factors = np.random.default_rng(4).normal(size=(n_items, 3))
+    return LeftOutRows(np.full(n_items, 3.0), factors, 1.0, np.array([reg, 8.0, 2.0 * reg]), cap)
+
+
 def test_no_user_is_beyond_the_level_s_bounds_and_the_loudest_reach_them() -> None:
     """(v, v) and (-v, v) with v = 1500/1504: 0.997 of sqrt(2), and 2 v apart."""
     sweep = Level(MIDDLE, HALF)
@@ -92,8 +99,56 @@ def test_no_user_is_beyond_the_spread_s_bounds_and_the_loudest_reach_them() -> N
 
 def test_left_out_errors_are_within_their_box() -> None:
     """And a row with more ratings than there are items, which no reader lets pass, adds nothing."""
-    alone, apart = largest_shares(left_out(cap=0.01), [*USERS.values(), np.full(2 * LONG, HIGH)])
-    assert min(alone, apart) > 0.99
+    for sweep in (left_out(cap=0.01), left_out_rows(cap=1e-6)):
+        alone, apart = largest_shares(sweep, [*USERS.values(), np.full(2 * LONG, HIGH)])
+        assert min(alone, apart) > 0.99
+
+
+def test_left_out_errors_are_those_of_fits_without_the_rating() -> None:
+    """A ridge regression on a constant and the factors, refitted for every rating that is left out."""
+    sweep, rng = left_out_rows(n_items=40), np.random.default_rng(6)
+    for count in (1, 2, 9, 40):
+        values = rng.uniform(LOW, HIGH, count).astype(np.float32).astype(float)
+        design, target = np.column_stack([np.ones(count), sweep.item_factors[:count]]), values - 3.0
+        wanted = np.zeros(3)
+        for at, reg in enumerate(sweep.ridges):
+            for left in range(count):
+                rows = np.arange(count) != left
+                gram = design[rows].T @ design[rows] + np.diag([1.0, reg, reg, reg])
+                fit = design[left] @ np.linalg.solve(gram, design[rows].T @ target[rows])
+                wanted[at] += min((target[left] - fit) ** 2 / 144.0, 1.0) / 40.0
+        step = 2.0 ** sweep.statistics[0].grid.exponent
+        sums = {"left_out_rows": np.zeros(3, np.int64)}
+        sweep.run(block_of(values, 40), None, sums)
+        np.testing.assert_allclose(sums["left_out_rows"] * step, wanted, rtol=1e-6)
+
+
+def test_a_sweep_over_some_users_is_that_of_these_users_alone() -> None:
+    """The parts add up to the whole, whatever the blocks, and a user is in one of them."""
+    rng, whole = np.random.default_rng(7), Level(MIDDLE, HALF)
+    counts = rng.integers(0, 5, 200)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    values = rng.uniform(LOW, HIGH, offsets[-1]).astype(np.float32)
+    block = Block(offsets, np.zeros(offsets[-1], np.int32), values, np.arange(200, dtype=np.uint64))
+
+    def sums_of(sweep: Any, users: range) -> Any:
+        sums = {"level": np.zeros(2, np.int64)}
+        for u in users:
+            lo, hi = offsets[u], offsets[u + 1]
+            sweep.run(Block(np.array([0, hi - lo]), block.items[lo:hi], values[lo:hi], block.keys[u : u + 1]), None, sums)
+        return sums["level"]
+
+    parts = [OfSome(whole, (part,), 5) for part in range(5)]
+    assert [one.statistics for one in parts] == [whole.statistics] * 5
+    for u in range(200):
+        assert sum(bool(sums_of(part, range(u, u + 1)).any()) for part in parts) <= 1
+    together = {"level": np.zeros(2, np.int64)}
+    for part in parts:
+        alone = {"level": np.zeros(2, np.int64)}
+        part.run(block, None, alone)
+        np.testing.assert_array_equal(alone["level"], sums_of(part, range(200)))
+        together["level"] += alone["level"]
+    np.testing.assert_array_equal(together["level"], sums_of(whole, range(200)))
 
 
 @pytest.mark.parametrize("sweep", [Level(MIDDLE, HALF), Spread(MIDDLE, 4.0)], ids=["level", "spread"])
@@ -106,7 +161,8 @@ def test_absurd_ratings_say_nothing(sweep: Any) -> None:
 @pytest.mark.parametrize("second", [*SENSELESS, -1.0])
 def test_senseless_public_values_break_no_bound(first: float, second: float) -> None:
     users = [*USERS.values(), *ABSURD.values()]
-    for sweep in (Level(first, second), Spread(first, second), left_out(cap=first, item_reg=second)):
+    left = left_out(cap=first, item_reg=second), left_out_rows(cap=first, reg=second)
+    for sweep in (Level(first, second), Spread(first, second), *left):
         largest_shares(sweep, users)
 
 

@@ -19,7 +19,7 @@ SELECTION = "private selection"
 LOOKED = {
     "als": "defaults, set by hand on planted-20k, another draw of the taste generator and another split of Jester and of "
     "the MovieLens-1M sets (mostly the same people), with a look at this one",
-    "ALS": "defaults, ridges set by hand on another split of Jester and MovieLens-1M (mostly the same people)",
+    "ALS": "ridges by ratings left out in training (not for binary feedback)",
     "factors": "defaults: rules for rank, rounds, start, shares and bounds set on other splits of MovieLens-1M (mostly the "
     "same people), MovieLens-100K and Jester, other draws of the look-alike and of the DPLMC setting, and on planted-20k",
     "frank-wolfe": "defaults, set after a few runs on Jester",

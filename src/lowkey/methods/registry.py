@@ -28,7 +28,7 @@ PRIVATE = {
     "svd": "lowkey.methods.svd.method:DPSVD",
 }
 BASELINES = {
-    "ALS": "lowkey.methods.als.method:ALS",
+    "ALS": "lowkey.methods.als.baseline:ALS",
     "Bias": "lowkey.methods.bias.baseline:Bias",
     "Popularity": "lowkey.methods.bias.method:Popularity",
     "FrankWolfe": "lowkey.methods.frank_wolfe.method:FrankWolfe",

@@ -44,6 +44,13 @@ class Round(NamedTuple):
     misfit: float | None
 
 
+class Fitted(NamedTuple):
+    """What the rounds leave: settings with what they have learnt, and the factors."""
+
+    settings: ALSSettings
+    factors: Array
+
+
 class DPALS(Recommender):
     """Factors by alternating least squares; ratings and binary feedback.
 
@@ -157,8 +164,13 @@ class DPALS(Recommender):
         return requests
 
     def _run(self, settings: ALSSettings, curator: Curator) -> Released:
-        items, usual = ask_items(settings, curator), settings
-        factors, scale, mass = self._start(settings, items, curator), START_SCALE, 1.0
+        items = ask_items(settings, curator)
+        found = self._rounds(settings, items, curator)
+        return released(found.settings, items, found.factors)
+
+    def _rounds(self, settings: ALSSettings, items: Items, curator: Curator) -> Fitted:
+        usual, factors = settings, self._start(settings, items, curator)
+        scale, mass = START_SCALE, 1.0
         for t in range(settings.n_iter):
             found = self._round(t, scale, factors, settings, items, curator)
             factors = found.factors * items.active[:, None]
@@ -171,7 +183,7 @@ class DPALS(Recommender):
                     settings = replace(settings, **user_regs(settings.domain, usual, found.misfit, scale / size))
                 factors *= scale
                 scale *= settings.fill / size
-        return _released(settings, items, factors)
+        return Fitted(settings, factors)
 
     def _start(self, settings: ALSSettings, items: Items, curator: Curator) -> Array:
         if settings.start == "random":
@@ -219,54 +231,6 @@ class DPALS(Recommender):
         return Round(equations.solve(ridge), float(equations.traces().sum()), said)
 
 
-class ALS(DPALS):
-    """The non-private baseline of ``DPALS``: the same code without noise.
-
-    Ratings: every one at equal weight, and users so well inside the ball that hardly one is clipped.
-
-    Parameters
-    ----------
-    rank, n_iter, reg, user_reg, init_seed
-        As in ``DPALS``.
-    unobserved_weight, offset_reg : float
-        What a binary cell without an entry counts, and the ridge of a user's own offset.
-
-    Examples
-    --------
-    >>> lk.ALS(rank=16).fit(ratings).predict({"film 7": 4.5}, ["film 9"])  # doctest: +SKIP
-    """
-
-    private = False
-
-    def __init__(
-        self,
-        rank: int | None = None,
-        n_iter: int = 10,
-        reg: float | None = None,
-        user_reg: float | None = None,
-        unobserved_weight: float = 0.1,
-        offset_reg: float | None = 1.0,
-        init_seed: int = 0,
-    ) -> None:
-        super().__init__(rank=rank, n_iter=n_iter, reg=reg, user_reg=user_reg, init_seed=init_seed)
-        self.unobserved_weight = unobserved_weight
-        self.offset_reg = offset_reg
-
-    def _settings(self, domain: Domain, budget: Budget) -> ALSSettings:
-        settings = replace(super()._settings(domain, budget), head=1.0)
-        if domain.rating_range is None:
-            return replace(settings, unobserved_weight=self.unobserved_weight)
-        return replace(
-            settings,
-            fill=0.3,
-            reg_per_noise=0.54,
-            reg_is_capped=False,
-            max_ratings=domain.n_items,  # all of them, equally
-            row_bound=2.0 * settings.spread,
-            offset_reg=self.offset_reg,
-        )
-
-
 def _start_requests(settings: ALSSettings) -> list[Request]:
     if settings.start == "random":
         return []
@@ -281,10 +245,10 @@ def _knowing(mass: float, settings: ALSSettings) -> ALSSettings:
     if not settings.learns_reg:
         return settings
     reg = settings.reg_per_noise * noise_reg(settings.domain, mass, settings.user_reg)
-    return replace(settings, reg=min(reg, settings.reg) if settings.reg_is_capped else reg)
+    return replace(settings, reg=min(reg, settings.reg))
 
 
-def _released(settings: ALSSettings, items: Items, factors: Array) -> Released:
+def released(settings: ALSSettings, items: Items, factors: Array) -> Released:
     limits = settings.domain.rating_range
     fitted = {
         "center": items.center,

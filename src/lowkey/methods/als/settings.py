@@ -28,9 +28,8 @@ class ALSSettings(Settings):
     rank: int
     n_iter: int
     reg: float
-    learns_reg: bool  # the items' ridge follows the posted weight of all ratings
+    learns_reg: bool  # the items' ridge follows the posted weight of all ratings, up to ``reg``
     reg_per_noise: float
-    reg_is_capped: bool  # by ``reg``
     user_reg: float
     first_user_reg: float  # in the first round, on random factors
     serving_reg: float
@@ -80,7 +79,6 @@ def _for_binary(domain: Domain, signal: float, start: str | None) -> dict[str, A
         "reg": 5.0 if domain.expected_users is None else max(1.0, domain.expected_users / USERS_PER_REG),
         "learns_reg": False,
         "reg_per_noise": 0.0,
-        "reg_is_capped": True,
         "user_reg": 1.0,
         "first_user_reg": 0.1 if spectral else 1e3,
         "serving_reg": 15.0,
@@ -115,7 +113,6 @@ def _for_ratings(domain: Domain, signal: float, start: str | None) -> dict[str, 
         "reg": 10.0,
         "learns_reg": True,
         "reg_per_noise": 1.6,
-        "reg_is_capped": True,
         "user_reg": 1.5 * rank,
         "first_user_reg": 1.0,
         "serving_reg": 2.5 * rank,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,9 +31,7 @@ class BaselineSettings(Settings):
 
     @property
     def ridges(self) -> np.ndarray:
-        """All pairs that are tried, (k, 2): of items, of offsets."""
-        offsets = OFFSET_REGS if self.offset_reg is None else (self.offset_reg,)
-        return np.array(list(product(ITEM_REGS, offsets)))
+        return pairs_of_ridges(self.offset_reg)
 
 
 class Bias(Recommender):
@@ -75,17 +74,42 @@ class Bias(Recommender):
     def _run(self, settings: BaselineSettings, curator: Curator) -> Released:
         if settings.domain.rating_range is None:
             return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
-        center, effects, offset_reg = settings.center, np.zeros(settings.n_items), np.inf
+        found = exact_effects(settings, curator, settings.n_iter, settings.ridges)
+        return biases(found.effects, found.center, found.offset_reg, list(settings.limits))
+
+
+def pairs_of_ridges(offset_reg: float | None) -> np.ndarray:
+    """All that are tried, (k, 2): of items, of offsets."""
+    return np.array(list(product(ITEM_REGS, OFFSET_REGS if offset_reg is None else (offset_reg,))))
+
+
+class Effects(NamedTuple):
+    """A mean, item effects and the damping of offsets; ``error`` is the mean square of left-out ratings around them."""
+
+    center: float
+    effects: np.ndarray
+    counts: np.ndarray
+    item_reg: float
+    offset_reg: float
+    error: float
+
+
+def exact_effects(settings: Settings, curator: Curator, n_iter: int, ridges: np.ndarray) -> Effects:
+    """Items and users in turn, ``n_iter`` times, each time with the best pair of ``ridges``. Posts must be exact."""
+    center, effects, offset_reg = settings.center, np.zeros(settings.n_items), np.inf
+    totals, counts = _ask_totals(settings, center, effects, offset_reg, curator)
+    center += float(totals.sum()) / max(float(counts.sum()), 1.0)
+    item_reg, offset_reg, error = 0.0, min(ridges[:, 1], key=lambda reg: abs(reg - FIRST_REG)), 0.0
+    for _ in range(n_iter):
+        prior, cap = center + effects, (2.0 * settings.spread) ** 2
         totals, counts = _ask_totals(settings, center, effects, offset_reg, curator)
-        center += float(totals.sum()) / max(float(counts.sum()), 1.0)
-        offset_reg = FIRST_REG if settings.offset_reg is None else settings.offset_reg
-        for _ in range(settings.n_iter):
-            prior, cap = center + effects, (2.0 * settings.spread) ** 2
-            totals, counts = _ask_totals(settings, center, effects, offset_reg, curator)
-            sweep = LeaveOneOut(center, totals, counts, prior, offset_reg, settings.ridges, cap)
-            item_reg, offset_reg = map(float, settings.ridges[np.argmin(curator.ask(sweep)["left_out"])])
-            effects = totals / (counts + item_reg)
-        return biases(effects, center, offset_reg, list(settings.limits))
+        sweep = LeaveOneOut(center, totals, counts, prior, offset_reg, ridges, cap)
+        errors = curator.ask(sweep)["left_out"]
+        best = int(np.argmin(errors))
+        item_reg, offset_reg = map(float, ridges[best])
+        error = cap * settings.n_items * float(errors[best]) / max(float(counts.sum()), 1.0)
+        effects = totals / (counts + item_reg)
+    return Effects(center, effects, counts, item_reg, offset_reg, error)
 
 
 def _ask_totals(
