@@ -12,10 +12,13 @@ import pytest
 import scipy.sparse
 
 from lowkey.cli.main import run
+from lowkey.data.domain import Domain
+from lowkey.data.ratings import Ratings
 from lowkey.errors import InputError
 from lowkey.evaluation.protocol import evaluate
+from lowkey.evaluation.splits import Split
 from lowkey.methods.bias.baseline import Bias
-from lowkey_lab import compare, datasets, sources, tables, tuning
+from lowkey_lab import bounds, compare, datasets, gains, sources, tables, tuning
 from lowkey_lab.liang import liang_split
 
 
@@ -56,7 +59,9 @@ def test_a_file_is_compared_resumed_and_shown_in_every_format(file: Path, tmp_pa
     first = lowkey(*options, "--table", "markdown", "--figures", tmp_path / "figures")
     assert first.returncode == 0, first.stderr
     rows = compare.read(results)
-    assert sorted(row["method"] for row in rows if row["epsilon"] is None) == ["Bias", "bias"]  # and "bias" without noise
+    # "bias" without noise, and what the private ones are measured by
+    exact = ["ALS", "Bias", "EASE", "Popularity", "bias", "trivial", "two ridges"]
+    assert sorted(row["method"] for row in rows if row["epsilon"] is None) == exact
     assert sorted((row["method"], row["epsilon"], row["draw"]) for row in rows if row["epsilon"]) == [
         ("bias", e, d) for e in (1.0, 5.0) for d in (0, 1)
     ]
@@ -68,6 +73,7 @@ def test_a_file_is_compared_resumed_and_shown_in_every_format(file: Path, tmp_pa
     means = [np.mean([row["rmse"] for row in rows if row["epsilon"] == e]) for e in (1.0, 5.0)]
     assert all(f"{mean:.4f} ± " in first.stdout for mean in means)
     assert "not private" in first.stdout
+    assert "| data | measure | epsilon | simplest | bias | tuned, no noise | gain kept |" in first.stdout
     drawn = {f"{name}.{ending}" for name in ("quality", "slices", "time") for ending in ("svg", "png")}
     assert {path.name for path in (tmp_path / "figures").iterdir()} == drawn
     # Half a line, as an interruption leaves it: it is run again, the others are not.
@@ -175,6 +181,35 @@ def test_oracle_tuning_shows_the_best_candidate_by_mean_and_says_so() -> None:
     assert line[3].startswith("1.0000")
     assert "not private" in line[5]
     assert "NOT PRIVATE" in tuning.statement("moments", tuning.ORACLE)
+
+
+def test_the_gain_kept_is_that_of_the_best_private_method_between_the_bounds() -> None:
+    """1.0 trivial, 0.8 without noise: 0.95 is a quarter of the way; below popularity the share is negative."""
+    rows = [row("trivial", None, 0, 1.0), row("two ridges", None, 0, 0.85), row("ALS", None, 0, 0.8)]
+    rows += [row("bias", 1.0, 0, 0.95), row("factors", 1.0, 0, 0.99), row("factors", 5.0, 0, 0.8)]
+    header, *found = gains.lines(rows)
+    assert header == ["data", "measure", "epsilon", "simplest", "bias", "factors", "tuned, no noise", "gain kept"]
+    assert [line[-1] for line in found] == ["25% (bias)", "100% (factors)"]
+    assert {line[-2] for line in found} == {"0.8000 (ALS)"}
+    lists = [{**row("lists", 1.0, 0, 0.0), "recall@20": 0.25}, {**row("Popularity", None, 0, 0.0), "recall@20": 0.3}]
+    lists += [{**row("EASE", None, 0, 0.0), "recall@20": 0.4}]
+    assert gains.lines(lists)[-1][-2:] == ["0.4000 (EASE)", "-50% (lists)"]
+    even = [row("trivial", None, 0, 1.0), row("two ridges", None, 0, 1.1), row("bias", 1.0, 0, 0.99)]
+    assert gains.lines(even)[-1][-1] == "–"  # nothing to gain
+
+
+def test_bounds_are_those_of_a_plain_definition() -> None:
+    """Two users tested on two items, everything by hand: the mean of training is 3, and one rating of 5 is shown."""
+    domain = Domain(2, (1.0, 5.0))
+    train = scipy.sparse.csr_array(np.array([[2.0, 4.0], [2.0, 4.0]], np.float32))
+    shown = scipy.sparse.csr_array(np.array([[5.0, 0.0]], np.float32))
+    held = scipy.sparse.csr_array(np.array([[0.0, 5.0]], np.float32))
+    split = Split(Ratings.from_csr(train, domain), shown, held)
+    assert bounds.trivial(split, (1.0, 5.0)) == pytest.approx(5.0 - (3.0 + 2.0 / 1.5))  # the least damping is the best
+    assert bounds.two_ridges(split, (1.0, 5.0)) < bounds.trivial(split, (1.0, 5.0))
+    assert bounds.measured("EASE", split) == {"recall@2": 1.0}
+    binary = Split(Ratings.from_csr(train, Domain(2, None, "binary")), shown, held)
+    assert bounds.measured("trivial", binary) == {}
 
 
 def test_oracle_tasks_run_every_candidate() -> None:

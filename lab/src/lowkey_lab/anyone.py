@@ -6,9 +6,9 @@ prints the README's small table from what the file holds, and runs nothing.
 
 Ratings, by RMSE: beside the *trivial* model (a global mean and a damped own offset), *two ridges* (mean, item effects,
 offsets), the non-private ``Bias`` and ``DPBias``; and, of the same releases, Recall@20 beside ``Popularity``. Lists, by
-Recall@20 of who took what: beside ``Popularity`` and EASE without noise. The damping of *trivial*, both ridges and EASE's
-are chosen on the tested users: they are bounds, not methods. A fifth of the users is tested, each with four fifths of the
-ratings shown; of a large set a sample of them (``MOST_SCORES``). What the results file holds is not run again. NOT PRIVATE.
+Recall@20 of who took what: beside ``Popularity`` and EASE without noise. *Trivial*, *two ridges* and EASE are
+``lowkey_lab.bounds``, tuned on the tested users. A fifth of the users is tested, each with four fifths of the ratings
+shown; of a large set a sample of them (``MOST_SCORES``). What the results file holds is not run again. NOT PRIVATE.
 """
 
 from __future__ import annotations
@@ -21,15 +21,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse
 
 import lowkey as lk
-from lowkey.evaluation.metrics import recall_at_k
 from lowkey.evaluation.protocol import evaluate
 from lowkey.evaluation.splits import Split, hold_out_users
-from lowkey.linalg.topn import top_n
-from lowkey_lab import sources
+from lowkey_lab import bounds, sources
 from lowkey_lab.datasets import most_rated
 
 RANGES = {
@@ -44,10 +41,6 @@ RANGES = {
 }
 TOP = {"book-crossing": 20_000}
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 20.0)
-REGS = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 15.0)
-EASE_REGS = (10.0, 30.0, 100.0, 300.0, 1000.0)
-EASE_ITEMS = 4_000  # above, its matrix takes too long
-TURNS = 6  # of items and users in the two-ridge fit
 DELTA, HELD_OUT, FOLD_IN = 1e-5, 0.2, 0.8
 MOST_SCORES = 6e7  # tested users times items
 BOUNDS = {"ratings": ("trivial", "two ridges", "Bias", "Popularity"), "lists": ("Popularity", "EASE")}
@@ -95,64 +88,10 @@ def split_of(name: str, draw: int, goal: str = "ratings", *, known_crowd: bool =
     return Split(split.train, split.histories[:tested], split.held_out[:tested])
 
 
-def owners(rows: Any) -> Any:
-    return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-
-
-def rmse(prior: Any, offset_reg: float, split: Split, limits: tuple[float, float]) -> float:
-    """Of prior + own damped offset."""
-    history, held = split.histories, split.held_out
-    rest = np.bincount(owners(history), history.data - prior[history.indices], history.shape[0])
-    offsets = rest / (np.diff(history.indptr) + offset_reg)
-    guess = np.clip(prior[held.indices] + offsets[owners(held)], *limits)
-    return float(np.sqrt(np.mean((guess - held.data) ** 2)))
-
-
-def trivial(split: Split, limits: tuple[float, float]) -> float:
-    train: Any = split.train._open_csr()
-    prior = np.full(train.shape[1], float(train.data.mean()))
-    return min(rmse(prior, reg, split, limits) for reg in REGS)
-
-
-def two_ridges(split: Split, limits: tuple[float, float]) -> float:
-    train: Any = split.train._open_csr()
-    who, lengths = owners(train), np.diff(train.indptr)
-    counts, center = np.bincount(train.indices, minlength=train.shape[1]), float(train.data.mean())
-    found = []
-    for offset_reg in REGS:
-        for item_reg in REGS:
-            effects = np.zeros(train.shape[1])
-            for _ in range(TURNS):
-                rest = train.data - center - effects[train.indices]
-                offsets = np.bincount(who, rest, len(lengths)) / (lengths + offset_reg)
-                rest = train.data - center - offsets[who]
-                effects = np.bincount(train.indices, rest, len(counts)) / (counts + item_reg)
-            found.append(rmse(center + effects, offset_reg, split, limits))
-    return min(found)
-
-
-def ease(split: Split) -> float:
-    """Steck 2019, the best of its ridges; nan where the catalogue is too large."""
-    train: Any = split.train._open_csr()
-    if train.shape[1] > EASE_ITEMS:
-        return np.nan
-    gram, found = (train.T @ train).toarray().astype(np.float64), []
-    for reg in EASE_REGS:
-        inverse = scipy.linalg.inv(gram + reg * np.eye(len(gram)))
-        weights = -inverse / np.diag(inverse)
-        np.fill_diagonal(weights, 0.0)
-        positions, best = top_n(np.asarray(split.histories @ weights), 20, scipy.sparse.csr_array(split.histories))
-        found.append(recall_at_k(np.where(np.isfinite(best), positions, -1), split.held_out))
-    return max(found)
-
-
 def measured(task: Task) -> dict[str, float]:
-    split, limits = split_of(task.data, task.draw, task.goal, known_crowd=task.known_crowd), RANGES[task.data]
-    if task.method == "EASE":
-        return {"recall@20": ease(split)}
-    if task.method in ("trivial", "two ridges"):
-        assert limits is not None
-        return {"rmse": (trivial if task.method == "trivial" else two_ridges)(split, limits)}
+    split = split_of(task.data, task.draw, task.goal, known_crowd=task.known_crowd)
+    if task.method in bounds.NAMES:
+        return bounds.measured(task.method, split)
     if task.method == "default":
         model: Any = lk.DPRecommender(task.epsilon, DELTA, goal=task.goal)
     else:

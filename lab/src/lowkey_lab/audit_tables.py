@@ -37,7 +37,7 @@ USERS, ITEMS, FITS, TARGETS = 400, 100, 80, 8
 DATA: dict[str, tuple[str, Any]] = {  # file: rating range or binary, and the method that is attacked
     "ml-100k": ("ratings", lambda epsilon: lk.DPBias(epsilon, DELTA)),
     "jester": ("ratings", lambda epsilon: lk.DPFactors(epsilon, DELTA, rank=4, n_iter=2)),
-    "msweb-binary": ("binary", lambda epsilon: lk.DPMoments(epsilon, DELTA)),
+    "msweb": ("binary", lambda epsilon: lk.DPMoments(epsilon, DELTA)),
 }
 
 

@@ -14,7 +14,7 @@ NOT_PRIVATE = "Computed on data treated as public: these numbers are not private
 
 
 def bench(
-    data: Annotated[str, typer.Option(help="Named data sets with commas between, or a file; `list` shows the names.")],
+    data: Annotated[str, typer.Option(help="Names with commas between, `standard`, or a file; `list` shows the names.")],
     methods: Annotated[str, typer.Option(help="Names with commas between.")] = "bias,moments,Bias,Popularity",
     epsilons: Annotated[str, typer.Option(help="Numbers with commas between.")] = "1,5,20",
     draws: Annotated[int, typer.Option("--draws", "--seeds", help="Fits of every method at every epsilon.")] = 3,
@@ -26,6 +26,7 @@ def bench(
     rating: Annotated[str | None, typer.Option(help="Of a file: the column of ratings; without it, binary.")] = None,
     scale: Annotated[tuple[float, float] | None, typer.Option(help="Of a file: lowest and highest rating.")] = None,
     exact: Annotated[bool, typer.Option(help="Each private method without noise, too. NOT PRIVATE.")] = True,
+    bounds: Annotated[bool, typer.Option(help="What is trivial, and what is tuned without noise, beside them.")] = True,
     oracle_tuning: Annotated[bool, typer.Option(help="The best candidate by the test users. NOT PRIVATE.")] = False,
     private_selection: Annotated[bool, typer.Option(help="Candidates selected by noisy scores, priced.")] = False,
     ablation: Annotated[bool, typer.Option(help="DPFactors, each lever switched off once, in place of --methods.")] = False,
@@ -40,10 +41,11 @@ def bench(
 
     Example: lowkey bench --data jester,ml-1m --methods bias,moments,Bias --epsilons 0.5,1,5 --draws 5
     """
-    from lowkey_lab import compare, datasets, tables, tuning
+    from lowkey_lab import compare, datasets, gains, tables, tuning
 
     if data == "list":
         typer.echo("\n".join(f"{name:<20} {datasets.about(name)}" for name in datasets.DATASETS))
+        typer.echo(f"{'standard':<20} {', '.join(datasets.STANDARD)}")
         return
     if table not in tables.FORMATS:
         refuse("--table", got=repr(table), needed=" | ".join(tables.FORMATS), try_="--table markdown")
@@ -54,7 +56,8 @@ def bench(
     protocol = tuning.ORACLE if oracle_tuning else tuning.SELECTION if private_selection else tuning.DEFAULTS
     shared = {"split_seed": split, "delta": delta, "adjacency": adjacency, "tuning": protocol}
     todo: list[Any] = []
-    for name in _words(data):
+    beside = gains.BOUNDS if bounds else ()
+    for name in datasets.STANDARD if data == "standard" else _words(data):
         file = None if name in datasets.DATASETS else datasets.File(user, item, rating, scale)
         if ablation:
             from lowkey_lab.factors import ablation_lines
@@ -62,19 +65,22 @@ def bench(
             lines = ablation_lines(name, _numbers(epsilons), draws, results, **{**shared, "file": file})
             typer.echo(f"{tables.FORMATS[table](lines)}\ndelta = {delta:g}, {adjacency}, split {split}. {NOT_PRIVATE}")
             continue
-        todo += compare.tasks(name, _words(methods), _numbers(epsilons), draws, exact=exact, **shared, file=file)
+        run = dict.fromkeys((*_words(methods), *beside))
+        todo += compare.tasks(name, list(run), _numbers(epsilons), draws, exact=exact, **shared, file=file)
     if ablation:
         return
     rows = _with_progress(todo, results, quiet or as_json, jobs)
     if figures is not None:
         from lowkey_lab.figures import draw_all
 
-        for path in draw_all(rows, figures):
+        for path in draw_all([row for row in rows if row["tuning"] != tuning.BOUND], figures):
             typer.echo(f"wrote {path}", err=True)
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row))
         return
+    if bounds:
+        typer.echo(tables.FORMATS[table](gains.lines(rows)) + "\n")
     typer.echo(tables.FORMATS[table](tables.comparison(rows)))
     for statement in dict.fromkeys(f"{row['method']}: {row['how_tuned']}" for row in rows if "how_tuned" in row):
         typer.echo(f"  {statement}")

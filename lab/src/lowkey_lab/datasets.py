@@ -258,7 +258,7 @@ DATASETS: dict[str, Callable[[int], Split]] = {
     "ml-25m": ml_25m,
     "netflix-top400": lambda seed: top_400("netflix", 480_000, (1.0, 5.0), seed),
     "rc": restaurants,
-    "msweb-binary": web_areas,
+    "msweb": web_areas,
     "taste": made_up,
     "look-alike": look_alike,
     "planted-5k": lambda seed: planted(seed, 5_000),
@@ -268,6 +268,7 @@ DATASETS: dict[str, Callable[[int], Split]] = {
     "rank-one": rank_one,
     "gaussian-factors": gaussian_factors,
 }
+STANDARD = ("jester", "ml-1m", "ml-1m-binary", "ml-100k", "ciaodvd", "book-crossing", "jester5k", "msweb")
 ABOUT = {
     "ml-1m-binary": "MovieLens 1M, who saw what; 600 users held out.",
     "ml-1m-x12-top400": "MovieLens 1M, the 400 most rated films, 12 half-thinned copies of each training user (65k users).",

@@ -27,7 +27,8 @@ from lowkey.evaluation.protocol import evaluate
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import SeededNoise
 from lowkey_lab import sources
-from lowkey_lab.anyone import DELTA, RANGES, owners, rows_of, split_of
+from lowkey_lab.anyone import DELTA, RANGES, rows_of, split_of
+from lowkey_lab.bounds import owners
 from lowkey_lab.datasets import load
 
 SHARE = 0.1  # of the training users who give their ratings openly, and of the films that are new

@@ -16,7 +16,8 @@ from lowkey_lab import compare, datasets, tables, tuning
 from lowkey_lab.tables import Cell, as_markdown, is_better, measure_of
 
 Row = dict[str, Any]
-ORDER = ("jester", "ml-1m", "ml-1m-x12-top400", "look-alike", "ml-1m-binary", "ml-1m-x20-binary")
+BINARY = ("ml-1m-binary", "ml-1m-x20-binary", "msweb")
+ORDER = ("jester", "ml-1m", "ml-1m-x12-top400", "look-alike", "ml-100k", "ciaodvd", "book-crossing", "jester5k", *BINARY)
 METHODS = ("bias", "als", "frank-wolfe", "svd", "lmc", "moments", "factors")
 CEILINGS = ("ALS", "FrankWolfe", "Bias", "Popularity")
 SMALL = ("bias", "frank-wolfe", "als", "moments", "factors")
@@ -41,7 +42,7 @@ lowkey bench --data {data} \\
 
 def page(folder: Path) -> str:
     """The whole page, from the results in ``folder``."""
-    rows = [row for row in compare.read(folder / "bench.jsonl") if row["tuning"] != tuning.GIVEN]
+    rows = [row for row in compare.read(folder / "bench.jsonl") if row["tuning"] not in (tuning.GIVEN, tuning.BOUND)]
     parts = [HEAD]
     if rows:
         parts += [_protocol(rows), "![quality](figures/quality.svg)\n", *_data_tables(rows), *_protocols(rows)]

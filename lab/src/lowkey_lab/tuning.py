@@ -1,8 +1,9 @@
-"""Lab room: how hyper-parameters were chosen, stated with every result; four protocols.
+"""Lab room: how hyper-parameters were chosen, stated with every result; five protocols.
 
 ``DEFAULTS``: nothing is tuned on the data; where a method's own defaults were set with a look at a benchmark's data, the
 statement says so. ``GIVEN``: by hand. ``ORACLE``: every candidate is run and the best on the test users is shown, as in
 the papers: NOT PRIVATE. ``SELECTION``: a random number of candidates, chosen by noisy scores, priced (private_selection).
+``BOUND``: no method, but what one is measured by (bounds).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ DEFAULTS = "defaults"
 GIVEN = "given settings"
 ORACLE = "oracle"
 SELECTION = "private selection"
+BOUND = "bound"
 
 # Where the defaults come from, as each method's page states it.
 LOOKED = {
@@ -27,6 +29,7 @@ LOOKED = {
     "moments": "defaults: rank chosen on the posted moments (free); shares and bounds set on MovieLens-1M and Jester",
 }
 STATEMENTS = {
+    BOUND: "a bound, its ridges chosen by the test users themselves: NOT PRIVATE",
     GIVEN: "settings given by hand",
     ORACLE: "best of {count} candidates by the test users themselves: NOT PRIVATE",
     SELECTION: "random number of candidates, selected by noisy scores; the selection is in the price",

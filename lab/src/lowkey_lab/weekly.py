@@ -32,7 +32,7 @@ from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.sums import Unreleased
 from lowkey_lab import sources
-from lowkey_lab.anyone import trivial
+from lowkey_lab.bounds import trivial
 from lowkey_lab.pyplot import pyplot
 
 WEEK = 7 * 86_400
