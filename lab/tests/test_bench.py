@@ -212,6 +212,19 @@ def test_bounds_are_those_of_a_plain_definition() -> None:
     assert bounds.measured("trivial", binary) == {}
 
 
+def test_ease_recommends_what_is_popular_to_somebody_without_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of forty items are popular, in no order of the catalogue, and all three are held out."""
+    monkeypatch.setattr(bounds, "LIST", 3)
+    train = np.zeros((30, 40), np.float32)
+    train[np.arange(30), np.arange(30)] = 1.0
+    train[:, [7, 23, 38]] = 1.0
+    held = np.zeros((1, 40), np.float32)
+    held[0, [7, 23, 38]] = 1.0
+    rows = [scipy.sparse.csr_array(part) for part in (train, np.zeros_like(held), held)]
+    split = Split(Ratings.from_csr(rows[0], Domain(40, None, "binary")), rows[1], rows[2])
+    assert bounds.ease(split) == 1.0
+
+
 def test_oracle_tasks_run_every_candidate() -> None:
     tasks = compare.tasks("jester", ["svd", "Bias"], [1.0], 2, tuning=tuning.ORACLE)
     assert len(tasks) == 2 * len(tuning.candidates("svd")) + 1

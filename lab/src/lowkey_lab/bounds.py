@@ -21,6 +21,7 @@ REGS = (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 15.0)
 EASE_REGS = (10.0, 30.0, 100.0, 300.0, 1000.0)
 EASE_ITEMS = 4_000  # above, its matrix takes too long
 TURNS = 6  # of items and users in the two-ridge fit
+TIES = 1e-6  # of a score: what is taken as often by everybody
 LIST = 20  # items recommended, or as many as there are
 
 Limits = tuple[float, float]
@@ -63,17 +64,19 @@ def two_ridges(split: Split, limits: Limits) -> float:
 
 
 def ease(split: Split) -> float:
-    """The best of its ridges, of who took what; nan where the catalogue is too large."""
+    """The best of its ridges, of who took what; nan where the catalogue is too large. Ties, such as all scores of somebody
+    without a history, go to what is popular."""
     train: Any = split.train._open_csr()
     if train.shape[1] > EASE_ITEMS:
         return np.nan
     taken, shown = _ones(train), _ones(split.histories)
     gram, found = (taken.T @ taken).toarray().astype(np.float64), []
+    popularity = TIES * np.diag(gram) / train.shape[0]
     for reg in EASE_REGS:
         inverse = scipy.linalg.inv(gram + reg * np.eye(len(gram)))
         weights = -inverse / np.diag(inverse)
         np.fill_diagonal(weights, 0.0)
-        positions, best = top_n(np.asarray(shown @ weights), min(LIST, len(gram)), shown)
+        positions, best = top_n(np.asarray(shown @ weights) + popularity, min(LIST, len(gram)), shown)
         found.append(recall_at_k(np.where(np.isfinite(best), positions, -1), split.held_out))
     return max(found)
 

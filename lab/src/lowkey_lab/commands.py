@@ -84,7 +84,8 @@ def bench(
     typer.echo(tables.FORMATS[table](tables.comparison(rows)))
     for statement in dict.fromkeys(f"{row['method']}: {row['how_tuned']}" for row in rows if "how_tuned" in row):
         typer.echo(f"  {statement}")
-    for refusal in dict.fromkeys(f"{row['method']} on {row['data']}: {row['refused']}" for row in rows if "refused" in row):
+    refused = (row for row in rows if "refused" in row and row["tuning"] != tuning.BOUND)
+    for refusal in dict.fromkeys(f"{row['method']} on {row['data']}: {row['refused']}" for row in refused):
         typer.echo(f"  {refusal}")
     typer.echo(f"delta = {delta:g}, {adjacency}, exact accounting, split {split}; ± is the standard error over draws.")
     typer.echo(NOT_PRIVATE)

@@ -72,8 +72,10 @@ def comparison(rows: Sequence[Row]) -> Lines:
         for method, protocol in dict.fromkeys((row["method"], row["tuning"]) for row in here):
             mine = [row for row in here if (row["method"], row["tuning"]) == (method, protocol)]
             cells = [Cell([row for row in mine if row["epsilon"] == e], measure) for e in (*epsilons, None)]
-            if not any(cell.draws for cell in cells) and all("refused" not in row for row in mine):
-                continue  # a baseline whose scores are no ratings
+            if not any(cell.draws for cell in cells) and (
+                protocol == tuning.BOUND or all("refused" not in r for r in mine)
+            ):
+                continue  # a baseline whose scores are no ratings, or a bound of another measure
             note = "oracle (not private)" if protocol == tuning.ORACLE else protocol
             lines.append([data, method, measure, *(cell.text() for cell in cells), note, *costs(mine)])
     return lines
