@@ -171,14 +171,14 @@ def test_one_line_opens_a_private_sum() -> None:
 
 
 def test_noise_is_applied_in_one_place() -> None:
-    """A mechanism's ``apply`` is called by the billboard, and by a mechanism that stands on another."""
+    """A mechanism's ``apply`` is called for the billboard alone, and by a mechanism that stands on another."""
     places = {
         where(path)
         for path in MODULES
         for call in calls(path)
         if isinstance(call.func, ast.Attribute) and call.func.attr == "apply" and folder(path) not in LAB
     }
-    assert places == {"privacy/billboard.py", "privacy/mechanisms.py"}
+    assert places == {"privacy/noised.py", "privacy/mechanisms.py"}
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if folder(p) == "kernels"], ids=where)

@@ -23,7 +23,7 @@ class KeepingBillboard(lk.Billboard):
         super().__init__(ledger, noise=SeededNoise(9))
         self.opened: list[tuple[str, bytes]] = []
 
-    def _release(self, unreleased: Unreleased, line: Line) -> Any:
+    def _release(self, unreleased: Unreleased, line: Line) -> tuple[Any, str]:
         self.opened.append((line.name, np.array(unreleased._units).tobytes()))
         return super()._release(unreleased, line)
 

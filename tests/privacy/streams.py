@@ -20,6 +20,7 @@ from replay import Violation
 
 import lowkey as lk
 from lowkey.privacy.noise import SeededNoise
+from lowkey.privacy.noised import sha256_of
 from lowkey.privacy.sums import Statistic, UnreleasedPart
 
 DAY = 86_400
@@ -79,8 +80,8 @@ def record(stream: lk.Stream, ratings: lk.TimedRatings) -> StreamRecord:
         part = line.name, unreleased.release
         found.units[part] = np.array(unreleased._units)
         found.statistics[line.name] = unreleased.statistic
-        found.posted[part] = release_one(unreleased, line)
-        return found.posted[part]
+        found.posted[part], sha256 = release_one(unreleased, line)
+        return found.posted[part], sha256
 
     board._release = keeping
     _run(stream, ratings, found)
@@ -98,7 +99,7 @@ def replay(known: StreamRecord, stream: lk.Stream, ratings: lk.TimedRatings) -> 
         if unreleased.statistic != known.statistics[line.name]:
             raise Violation(f"{part}: the statistic depends on the data")
         moved[line.name] += norm_power(unreleased.statistic, unreleased._open() - known.units[part])
-        return known.posted[part]
+        return known.posted[part], sha256_of(known.posted[part])
 
     board._release = forced
     _run(stream, ratings, found)

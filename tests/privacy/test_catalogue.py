@@ -127,7 +127,7 @@ class ManyRuns(lk.Billboard):
 
     runs, betrayed = 10_000, 0
 
-    def _release(self, unreleased: Any, line: Any) -> Any:
+    def _release(self, unreleased: Any, line: Any) -> tuple[Any, str]:
         lone = np.array([str(key).startswith("lone") for key in unreleased._keys])
         for _ in range(self.runs // 1000):
             units = np.tile(unreleased._units, (1000, 1))

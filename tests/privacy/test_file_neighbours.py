@@ -139,7 +139,7 @@ def uncatalogued(way: str, crowd: Crowd, folder: Path) -> Any:
 class Caught(lk.Billboard):
     """The histogram of a selection, before it is posted."""
 
-    def _release(self, unreleased: Any, line: Any) -> Any:
+    def _release(self, unreleased: Any, line: Any) -> tuple[Any, str]:
         self.histogram = dict(zip(unreleased._keys.tolist(), np.array(unreleased._units).tolist(), strict=True))
         self.statistic = unreleased.statistic
         return super()._release(unreleased, line)

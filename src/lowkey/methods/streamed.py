@@ -23,9 +23,10 @@ from lowkey.engines.base import Engine
 from lowkey.errors import InputError, LedgerError
 from lowkey.kernels.sweep import Sweep
 from lowkey.methods.curator import Curator, Posts
-from lowkey.privacy.billboard import Billboard, sha256_of
+from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.chain import whole_file
 from lowkey.privacy.kept import KeptPosts, unwritten
+from lowkey.privacy.noised import sha256_of
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.sums import UnreleasedPart
 

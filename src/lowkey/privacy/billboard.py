@@ -8,15 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lowkey.errors import PlanError
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.kept import KeptPosts, Paid, check_committed
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.locks import Hold
 from lowkey.privacy.noise import NoiseSource
+from lowkey.privacy.noised import noised, sha256_of
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHistogram, UnreleasedPart
@@ -116,10 +114,10 @@ class Billboard:
             if self.kept is not None:
                 self.kept.make_room(unreleased.statistic.size)
             reservation = self._reserve(unreleased, line)
-        posted = self._release(unreleased, line)
+        posted, sha256 = self._release(unreleased, line)
         if self.kept is not None:
             self.kept.keep(reservation, line.name, self.key(reservation, inputs), posted)
-        self.ledger.commit(reservation, sha256_of(posted))
+        self.ledger.commit(reservation, sha256)
         return self._shown(reservation, line.name, posted)
 
     def _shown(self, reservation: int, name: str, posted: Any) -> Any:
@@ -150,14 +148,15 @@ class Billboard:
         schedule.check_fits(unreleased.statistic, self.plan.adjacency)
         return self.ledger.reserve_part(line, schedule.name, unreleased.release, description, noise_is_private=private)
 
-    def _release(self, unreleased: Unreleased, line: Line) -> Any:
+    def _release(self, unreleased: Unreleased, line: Line) -> tuple[Any, str]:
         assert self.plan is not None
         units = unreleased._open()  # pyright: ignore[reportPrivateUsage]  # the one line that opens a private sum
-        noisy = line.mechanism.apply(units, unreleased.statistic, self.plan.adjacency, self.noise)
+        noisy, sha256 = noised(line.mechanism, units, unreleased.statistic, self.plan.adjacency, self.noise)
         noisy.flags.writeable = False
         if isinstance(unreleased, UnreleasedHistogram):
-            return unreleased._select(noisy)  # pyright: ignore[reportPrivateUsage]
-        return noisy
+            selected = unreleased._select(noisy)  # pyright: ignore[reportPrivateUsage]
+            return selected, sha256_of(selected)
+        return noisy, sha256
 
     def noise_std(self, statistic: Statistic) -> float | None:
         """How much noise a coordinate of this statistic gets (off the diagonal, if symmetric): public.
@@ -210,10 +209,3 @@ def _unplanned(name: str, planned: str) -> PlanError:
     return PlanError(
         what=f"{name!r} is not in the plan", got="a post", needed=f"what was planned: {planned}", try_="add it to the plan"
     )
-
-
-def sha256_of(posted: NDArray[np.float64] | Selection) -> str:
-    if isinstance(posted, Selection):
-        text = "\n".join(f"{key} {total!r}" for key, total in zip(posted.keys, posted.sums.tolist(), strict=True))
-        return hashlib.sha256(text.encode()).hexdigest()
-    return hashlib.sha256(np.ascontiguousarray(posted).data).hexdigest()

@@ -25,6 +25,7 @@ from lowkey.privacy.noise import MIN_SCALE, NoiseSource, onto
 from lowkey.privacy.sums import Adjacency, Sensitivity, Statistic
 
 CHUNK = 1 << 16  # draws at a time: words and draws stay in the cache
+PART = 1 << 20  # from the secret source, which makes a key each time: that takes as long as some thousand draws
 
 
 @dataclass(frozen=True)
@@ -262,12 +263,15 @@ def _add(
     step = math.ldexp(step, -refine)
     flat = np.ascontiguousarray(units).reshape(-1)
 
+    secret, threads = type(getattr(draw, "__self__", None)) is NoiseSource, get_num_threads()
+    size = PART if secret else CHUNK
+
     def add(low: int) -> None:
-        part = flat[low : low + CHUNK]
+        part = flat[low : low + size]
         onto(part, refine, draw(scale / step, part.size), step)
 
-    chunks, threads = range(0, flat.size, CHUNK), get_num_threads()
-    if len(chunks) < 2 * threads or type(getattr(draw, "__self__", None)) is not NoiseSource:
+    chunks = range(0, flat.size, size)
+    if len(chunks) < 2 * threads or not secret:
         for low in chunks:
             add(low)
     else:

@@ -23,8 +23,9 @@ from lowkey.kernels.sweep import Sweep
 from lowkey.methods.curator import Curator, Posts
 from lowkey.methods.registry import private_methods
 from lowkey.origin import Origin
-from lowkey.privacy.billboard import MOST_SHOWN, Billboard, sha256_of
+from lowkey.privacy.billboard import MOST_SHOWN, Billboard
 from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.noised import sha256_of
 from lowkey.privacy.plan import Plan
 from lowkey.privacy.sums import Statistic
 from lowkey.release.folder import broken

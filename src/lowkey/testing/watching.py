@@ -18,6 +18,7 @@ from lowkey.kernels.sweep import Sweep
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import NoiseSource, SeededNoise
+from lowkey.privacy.noised import sha256_of
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.sums import Statistic, Unreleased
@@ -131,14 +132,14 @@ class RecordingBillboard(Billboard):
         super().__init__(noise=self.overheard)
         self.engine, self.entries = engine, list[Entry]()
 
-    def _release(self, unreleased: Unreleased, line: Line) -> Any:
+    def _release(self, unreleased: Unreleased, line: Line) -> tuple[Any, str]:
         units = np.array(unreleased._units)
         self.overheard.asked = []
-        posted = super()._release(unreleased, line)
+        posted, sha256 = super()._release(unreleased, line)
         call = -1 if self.engine is None else self.engine.call_of(unreleased)
         drawn = self.overheard.asked
         self.entries.append(Entry(unreleased.statistic, line, units, posted, call, drawn))
-        return posted
+        return posted, sha256
 
 
 class ForcingBillboard(Billboard):
@@ -157,7 +158,7 @@ class ForcingBillboard(Billboard):
             raise Violation("the plan depends on the data")
         super().begin(plan, then, settings)
 
-    def _release(self, unreleased: Unreleased, line: Line) -> Any:
+    def _release(self, unreleased: Unreleased, line: Line) -> tuple[Any, str]:
         if self.at >= len(self.known.entries):
             raise Violation(f"post {self.at} ({line.name!r}) does not happen on the neighbour")
         entry = self.known.entries[self.at]
@@ -169,7 +170,7 @@ class ForcingBillboard(Billboard):
         moved = check_moved(where, entry, unreleased._open() - entry.units, self.known.adjacency)
         self.shares[line.name] = max(moved, self.shares.get(line.name, 0.0))
         self.at += 1
-        return entry.posted
+        return entry.posted, sha256_of(entry.posted)
 
 
 def check_moved(where: str, entry: Entry, moved: np.ndarray, adjacency: Any) -> float:
