@@ -18,9 +18,9 @@ from lowkey_lab.tables import Cell, as_markdown, is_better, measure_of
 Row = dict[str, Any]
 BINARY = ("ml-1m-binary", "ml-1m-x20-binary", "msweb")
 ORDER = ("jester", "ml-1m", "ml-1m-x12-top400", "look-alike", "ml-100k", "ciaodvd", "book-crossing", "jester5k", *BINARY)
-METHODS = ("bias", "als", "frank-wolfe", "svd", "lmc", "moments", "factors")
+METHODS = ("bias", "als", "frank-wolfe", "svd", "lmc", "moments", "factors", "lists")
 CEILINGS = ("ALS", "FrankWolfe", "Bias", "Popularity")
-SMALL = ("bias", "frank-wolfe", "als", "moments", "factors")
+SMALL = ("bias", "frank-wolfe", "als", "moments", "factors", "lists")
 HEAD = """# Results
 
 Written by `python -m lowkey_lab.results` from the files in `docs/results/`; no number is typed by hand. All of it is
@@ -145,11 +145,13 @@ def _made_with(rows: Sequence[Row]) -> str:
 def small_table(rows: Sequence[Row], epsilon: float = 1.0) -> str:
     """The README's form: data sets down, a few methods across, at one epsilon; the best private one in bold."""
     plain = _plain(rows)
-    lines = [["data", "measure", *SMALL, "not private"]]
+    held = {row["method"] for row in plain}
+    small = [method for method in SMALL if method in held]
+    lines = [["data", "measure", *small, "not private"]]
     for data in _ordered({row["data"] for row in plain}, ORDER):
         mine = [row for row in plain if row["data"] == data]
         measure = measure_of(mine)
-        cells = [Cell([r for r in mine if (r["method"], r["epsilon"]) == (m, epsilon)], measure) for m in SMALL]
+        cells = [Cell([r for r in mine if (r["method"], r["epsilon"]) == (m, epsilon)], measure) for m in small]
         best = _best(cells, measure)
         texts = [f"{cell.mean:.3f}" if cell.draws else "–" for cell in cells]
         texts = [f"**{text}**" if cell is best else text for cell, text in zip(cells, texts, strict=True)]
