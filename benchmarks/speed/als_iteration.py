@@ -24,9 +24,8 @@ from numba import get_num_threads
 from threadpoolctl import threadpool_limits
 
 import lowkey as lk
-from lowkey.data.rows import HeldRows
-from lowkey.engines.base import no_sums
-from lowkey.engines.local import LocalEngine
+from lowkey.data.ratings import HeldRows
+from lowkey.engines.local import LocalEngine, no_sums
 from lowkey.kernels.als import ItemEquations
 from lowkey_lab.speed import per_iteration, told
 

@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 
 import lowkey as lk
 from lowkey.data.synthetic import write_taste
-from lowkey.engines.base import Engine
+from lowkey.engines.local import Engine
 from lowkey.engines.spark import STRAIGHT_BYTES
 from lowkey_lab.speed import told
 

@@ -1,8 +1,11 @@
-"""A release asks once: settings are resolved a single time, and the budget is turned into mu at most twice."""
+"""A release asks once: settings are resolved a single time, the budget is turned into mu at most twice, and its way through
+the source does not grow unseen."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from lowkey.privacy.gaussian import gaussian_mu
 from lowkey_lab.walk import returns, walk, write_data
@@ -19,3 +22,12 @@ def test_a_release_resolves_its_settings_once(tmp_path: Path) -> None:
 
 def test_a_return_is_a_file_that_was_left_before() -> None:
     assert returns(["a", "a", "b", "a", "c", "b"]) == 2
+
+
+@pytest.mark.parametrize(("method", "most_files", "most_returns"), [("factors", 70, 140), ("moments", 71, 149)])
+def test_the_walk_of_a_release_does_not_grow(tmp_path: Path, method: str, most_files: int, most_returns: int) -> None:
+    """What ``python -m lowkey_lab.walk`` prints: lower these numbers when it becomes shorter."""
+    write_data(tmp_path)
+    files, _ = walk(method, tmp_path)
+    assert len(set(files)) <= most_files
+    assert returns(files) <= most_returns

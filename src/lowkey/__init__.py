@@ -46,10 +46,9 @@ if TYPE_CHECKING:  # for type checkers and editors; a test holds it against the 
     from lowkey.methods.trace.method import DPTraceRegression
     from lowkey.model import Model
     from lowkey.privacy.billboard import Billboard
-    from lowkey.privacy.guarantee import Guarantee
+    from lowkey.privacy.guarantee import Guarantee, Unit
     from lowkey.privacy.ledger import Ledger
     from lowkey.privacy.plan import Plan
-    from lowkey.privacy.unit import Unit
     from lowkey.release import load, verify
     from lowkey.serving.randomize import randomize_signs
 
@@ -72,10 +71,9 @@ HOMES = {
     "lowkey.model": ("Model",),
     "lowkey.methods.moments.posted": ("Moments",),
     "lowkey.privacy.billboard": ("Billboard",),
-    "lowkey.privacy.guarantee": ("Guarantee",),
+    "lowkey.privacy.guarantee": ("Guarantee", "Unit"),
     "lowkey.privacy.ledger": ("Ledger",),
     "lowkey.privacy.plan": ("Plan",),
-    "lowkey.privacy.unit": ("Unit",),
     "lowkey.release": ("load", "verify"),
     "lowkey.serving.randomize": ("randomize_signs",),
 }

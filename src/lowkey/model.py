@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.histories import Columns, Histories, asked
+from lowkey.histories import Columns, Histories, Recommendations, asked, facts_of, facts_table
 from lowkey.linalg.topn import ByNorm, top_n
 from lowkey.model_items import NEW_SHARE, limit_new, most_new, with_items
 from lowkey.origin import Origin
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
-from lowkey.recommended import Recommendations, facts_of, facts_table
 from lowkey.serving.rule import LinearRule, Rule
 from lowkey.serving.rules import RULES
 from lowkey.threads import one_blas_thread

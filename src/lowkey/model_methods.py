@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.errors import AbsentError
-from lowkey.histories import Columns
+from lowkey.histories import Columns, Recommendations
 from lowkey.model import Explanation, Model
 from lowkey.model_items import NEW_SHARE
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.ledger import Ledger
-from lowkey.recommended import Recommendations
 
 
 class ModelMethods:

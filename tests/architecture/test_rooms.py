@@ -51,7 +51,7 @@ OPENERS = {
     "_open_whole": {"engines/", "data/positions.py", "audit/canaries.py"},
     "_open_frame": {"engines/spark.py", "data/spark_rows.py", "data/spark_timed.py"},
     "_blocks": {"engines/spark.py"},
-    "_open_ids": {"data/uncatalogued.py", "engines/base.py"},
+    "_open_ids": {"data/uncatalogued.py", "engines/local.py"},
     "_open_item_keys": {"data/uncatalogued.py", "engines/spark.py"},
     "_open_blocks": {"engines/"},
     "blocks": {"engines/spark_tasks.py", "data/"},  # of bare rows that somebody has opened

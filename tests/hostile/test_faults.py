@@ -28,7 +28,7 @@ from test_ledger import STATISTIC
 from trial import Figures
 
 import lowkey as lk
-from lowkey.engines.base import Engine
+from lowkey.engines.local import Engine
 from lowkey.errors import LowkeyError
 from lowkey.model import Model
 from lowkey.privacy.accounting import second_opinion

@@ -91,7 +91,7 @@ def record(stream: lk.Stream, ratings: lk.TimedRatings) -> StreamRecord:
 def replay(known: StreamRecord, stream: lk.Stream, ratings: lk.TimedRatings) -> dict[str, float]:
     """The norm of the whole shift of each name, as a share of the declared sensitivity."""
     found, board = StreamRecord(), stream.billboard
-    adjacency = board.plan.adjacency
+    adjacency = board.plan.unit.neighbours
     moved: dict[str, int] = dict.fromkeys(known.statistics, 0)
 
     def forced(unreleased: Any, line: Any) -> Any:

@@ -12,8 +12,7 @@ from kept import KeepingBillboard
 from numba import get_num_threads
 
 import lowkey as lk
-from lowkey.engines.base import EXACT, block_users
-from lowkey.engines.local import LocalState
+from lowkey.engines.local import EXACT, LocalState, block_users
 from lowkey.errors import ClosedError, InputError
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.grid import Grid

@@ -27,7 +27,7 @@ import lowkey as lk
 from lowkey.data import external_sort
 from lowkey.data.stored import StoredRows
 from lowkey.engines import spark as spark_engine
-from lowkey.engines.base import Engine
+from lowkey.engines.local import Engine
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.sums import Unreleased

@@ -288,13 +288,13 @@ def test_racing_writers_never_overspend(tmp_path: Path) -> None:
 def test_threads_share_one_total(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight threads, one ledger, a total that admits one post: one is admitted, every time. No luck is needed to see a
     missing lock: between the check and the line all eight get the time to check."""
-    original = Ledger._check_total
+    original = Ledger.check_total
 
     def dawdling(self: Ledger, *lines: Any) -> None:
         original(self, *lines)
         time.sleep(0.005)
 
-    monkeypatch.setattr(Ledger, "_check_total", dawdling)
+    monkeypatch.setattr(Ledger, "check_total", dawdling)
     one = Ledger().price(1e-6, (LINE,)).epsilon
     for attempt in range(10):
         path = None if where == "memory" else tmp_path / f"{attempt}.jsonl"

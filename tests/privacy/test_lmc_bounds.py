@@ -21,7 +21,7 @@ from test_replay import neighbour
 
 import lowkey as lk
 from lowkey.data.ratings import Block
-from lowkey.engines.base import no_sums
+from lowkey.engines.local import no_sums
 from lowkey.kernels.lmc import GradientRound, RowStart, RowStep
 from lowkey.kernels.spectral_start import StartGram
 from lowkey.kernels.sweep import Sweep

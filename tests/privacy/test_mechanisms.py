@@ -14,7 +14,6 @@ from numba import get_num_threads
 from scipy import stats
 
 from lowkey.privacy.grid import HAIR, Grid
-from lowkey.privacy.kinds import KINDS, mechanism_from_json
 from lowkey.privacy.mechanisms import (
     PART,
     Gaussian,
@@ -25,6 +24,7 @@ from lowkey.privacy.mechanisms import (
     ThresholdedGaussian,
 )
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource, SeededNoise
+from lowkey.privacy.plan import KINDS, mechanism_from_json
 from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.repeat_and_select import RepeatAndSelect
 from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape

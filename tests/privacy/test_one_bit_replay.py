@@ -18,8 +18,7 @@ from estimators import base_keys
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import no_sums
-from lowkey.engines.local import LocalEngine
+from lowkey.engines.local import LocalEngine, no_sums
 from lowkey.kernels.one_bit import ClampedGradient, Minimiser, Responses, Signs, SignSweep
 from lowkey.linalg.links import FlippedSignLoss, link_of
 from lowkey.linalg.spectral_gradient import Problem, minimise

@@ -24,8 +24,8 @@ from replay import (
 from lowkey.data.trace import DenseMeasurements, LowRankMeasurements, RecordBlock, measurements_of
 from lowkey.kernels import trace_regression as kernel
 from lowkey.methods.trace.method import DPTraceRegression
+from lowkey.privacy.guarantee import Unit
 from lowkey.privacy.noise import SeededNoise
-from lowkey.privacy.unit import Unit
 
 N, SHAPE, RANK = 40, (7, 5), 2
 EPSILON = 100.0  # few records: with less, the steps would be given up as hopeless, and not tested

@@ -65,7 +65,7 @@ UNITS: list[Any] = [
 
 @pytest.mark.parametrize("fields", UNITS, ids=" ".join)
 def test_every_unit_has_its_words_and_comes_back_from_json(fields: Any) -> None:
-    from lowkey.privacy.unit import Unit
+    from lowkey.privacy.guarantee import Unit
 
     plan = Plan("Test", (LINE,), 1e-6, Unit(*fields))
     guarantee = plan.guarantee()
@@ -86,7 +86,7 @@ def test_every_unit_has_its_words_and_comes_back_from_json(fields: Any) -> None:
     "fields", [("user", "values", "add-remove"), ("rating", "everything", "replace-one"), ("user", "everything", "other")]
 )
 def test_units_that_make_no_sense_are_refused(fields: Any) -> None:
-    from lowkey.privacy.unit import Unit
+    from lowkey.privacy.guarantee import Unit
 
     with pytest.raises(InputError):
         Unit(*fields)
@@ -122,7 +122,7 @@ def old_plan(method: str, unit: str, adjacency: str) -> dict[str, Any]:
 def test_old_plans_are_read(method: str, unit: str, adjacency: str, read: str) -> None:
     plan = Plan.from_json(old_plan(method, unit, adjacency))
     written = plan.to_json()
-    assert (plan.unit.name, plan.adjacency) == (written["unit"], written["adjacency"]) == (read, adjacency)
+    assert (plan.unit.name, plan.unit.neighbours) == (written["unit"], written["adjacency"]) == (read, adjacency)
     assert {**written, "unit": unit} == old_plan(method, unit, adjacency)  # and nothing else is written otherwise
 
 

@@ -16,15 +16,14 @@ from lowkey import errors as lk_errors
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import no_sums
-from lowkey.engines.local import LocalEngine
+from lowkey.engines.local import LocalEngine, no_sums
 from lowkey.errors import InputError
 from lowkey.kernels.one_bit import Signs
 from lowkey.linalg.links import FlippedSignLoss, link_of
 from lowkey.methods.one_bit.method import DPOneBit, OneBit
 from lowkey.privacy.accounting import gaussian_epsilon, second_opinion
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.unit import Unit
+from lowkey.privacy.guarantee import Unit
 from lowkey.serving.randomize import randomize_signs
 
 USERS, ITEMS = 40, 30

@@ -16,7 +16,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
-from lowkey.cli.table import Table
+from lowkey.cli.table import Table, catalogue, check_feedback, check_file
 from lowkey.errors import refuse
 
 CURATOR_ONLY = (
@@ -135,7 +135,7 @@ def _check_ways(file: Path | None, like: Path | None, attach: bool) -> None:
     if attach and like is None:
         refuse("--attach", got="no --like", needed="the release folder that it is for", try_="--like release --attach")
     if file is not None:
-        o.check_file(str(file))
+        check_file(str(file))
 
 
 def _check_method(method: str | None, own: bool, given: bool, layers: list[int]) -> None:
@@ -178,7 +178,7 @@ def _stand_in(binary: bool, scale: tuple[float, float] | None, items: str | None
     from lowkey.audit.stand_in import EXPECTED, N_ITEMS
     from lowkey.data.domain import Domain
 
-    ids = N_ITEMS if items is None else o.catalogue(items, "item")
+    ids = N_ITEMS if items is None else catalogue(items, "item")
     if binary:
         return Domain(ids, feedback="binary", expected_users=EXPECTED)
     return Domain(ids, scale or (0.5, 5.0), expected_users=EXPECTED)
@@ -196,14 +196,14 @@ def _read(
     example = f"lowkey audit {file} --user user --item item --rating rating --scale 1 5 --items 1..1682"
     needed = {"--user": user, "--item": item, "--scale or --binary": scale or binary, "--items": items}
     o.require("audit", needed, example)
-    o.check_feedback(scale, binary, None, rating)
+    check_feedback(scale, binary, None, rating)
     assert user is not None
     assert item is not None
     assert items is not None
     from lowkey.data.domain import Domain
 
     table = Table(str(file), user, item, rating, scale)
-    return table.read(Domain(o.catalogue(items, item), scale, table.feedback))
+    return table.read(Domain(catalogue(items, item), scale, table.feedback))
 
 
 def _jobs(

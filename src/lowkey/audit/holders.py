@@ -12,7 +12,7 @@ from lowkey.audit.canaries import Array
 from lowkey.audit.result import AuditResult
 from lowkey.audit.verdict import all_above_claim, judged
 from lowkey.data.domain import Scale
-from lowkey.data.rows import HeldRows
+from lowkey.data.ratings import HeldRows
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.engines.local import LocalEngine
 from lowkey.methods.catalogue import PrivateCatalogue
@@ -52,13 +52,13 @@ def catalogue(epsilon: float, delta: float, confidence: float, seed: int | None)
             raise Violation("the counts are not the sum of what each user adds alone")
         if len(named) < IDS:
             raise Violation("an id that stands clear of the threshold is not named")
-        step, width = entry.statistic.grid.step, widths(entry, plan.adjacency)[0]
+        step, width = entry.statistic.grid.step, widths(entry, plan.unit.neighbours)[0]
         posted: Any = entry.posted
         reach = lengths * step / width
         values[run] = added @ (posted.sums - expected * step) / (width * lengths)
     scores = Scores(values + inside * reach, inside, reach)
     above = all_above_claim(scores, plan.price.mu)
-    return judged("PrivateCatalogue", plan.adjacency, plan.price, scores, confidence, above)
+    return judged("PrivateCatalogue", plan.unit.neighbours, plan.price, scores, confidence, above)
 
 
 def _rows(people: list[Person], crowd: int = 0) -> UncataloguedRatings:

@@ -68,7 +68,7 @@ def audit(
     rng = np.random.default_rng(seed)
     crowd = opened(data, MOST_USERS, rng) if data is not None else through_a_file(domain, made_up_rows(domain, 3))
     result = AuditResult(
-        type(estimator).__name__, plan.adjacency, plan.price.epsilon, plan.delta, confidence, mu=plan.price.mu,
+        type(estimator).__name__, plan.unit.neighbours, plan.price.epsilon, plan.delta, confidence, mu=plan.price.mu,
         curator_only=data is not None,
     )  # fmt: skip
     make = lambda: clone(estimator)

@@ -87,7 +87,7 @@ def _played(plan: Any, sweep: SignSweep, likes: Any) -> Scores:
     values, reach = np.empty(likes.shape), np.zeros(likes.shape[1])
     for run, coins in enumerate(likes):
         entries, left = _posts(plan, sweep, coins), np.zeros(likes.shape[1])
-        step, width = entries[0].statistic.grid.step, widths(entries[0], plan.adjacency)
+        step, width = entries[0].statistic.grid.step, widths(entries[0], plan.unit.neighbours)
         for entry in entries:
             if not np.array_equal(entry.units, np.where(coins, high, low)):
                 raise Violation("a sum is not made of each sign alone: signs are not told apart")

@@ -102,7 +102,7 @@ def like_release(folder: Path) -> tuple[Any, Domain, bool]:
         )
     plan, kind = plans[-1], estimator(names[model.method])
     own = {name: value for name, value in plan.settings.items() if name in kind._get_param_names()}
-    fitted = kind(**{"epsilon": plan.price.epsilon, "delta": plan.delta, "adjacency": plan.adjacency, **own})
+    fitted = kind(**{"epsilon": plan.price.epsilon, "delta": plan.delta, "adjacency": plan.unit.neighbours, **own})
     facts = read_manifest(folder)["domain"]
     domain = Domain(model.domain.item_ids, model.domain.rating_range, model.domain.feedback, facts.get("expected_users"))
     priced = lambda lines: [(line.name, line.times, line.mechanism.kind, f"{line.mechanism.mu:.4g}") for line in lines]

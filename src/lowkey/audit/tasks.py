@@ -159,7 +159,7 @@ def _posts_of(made: Stream, ratings: TimedRatings, columns: Any, calendar: Calen
         made.release(ratings)
     statistic = kept[0][0]
     plan = made.parts.plan
-    width = statistic.sensitivity.under(plan.adjacency) / plan.lines[0].mechanism.mu
+    width = statistic.sensitivity.under(plan.unit.neighbours) / plan.lines[0].mechanism.mu
     counts = np.zeros((RELEASES, N_ITEMS))
     np.add.at(counts, (_spoken(columns["time"], calendar), columns["item"]), 1.0)
     expected = made.schedule.encoder @ counts * (1.0 - 2.0**-30)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -121,30 +120,6 @@ def require(command: str, given: dict[str, Any], example: str) -> None:
         )
 
 
-def check_feedback(
-    scale: tuple[float, float] | None, binary: bool, counts: int | None, rating: str | None
-) -> tuple[float, float] | None:
-    """The range of the values: of ratings, or of counts; None for binary feedback."""
-    if (scale is not None) + binary + (counts is not None) > 1:
-        refuse(
-            "--binary, --counts or --scale",
-            got="more than one of them",
-            needed="one",
-            try_="--scale for ratings, --counts for plays or clicks, --binary for who has what",
-        )
-    if counts is not None:
-        if not 2 <= counts < 2**24:
-            refuse("--counts", got=f"{counts}", needed="2 or more: the largest count that counts", try_="--counts 20")
-        return 1.0, float(counts)
-    if scale is not None and not -3e38 < scale[0] < scale[1] < 3e38:
-        refuse(
-            "--scale", got=f"{scale[0]:g} {scale[1]:g}", needed="the lowest, then the highest rating", try_="--scale 0.5 5"
-        )
-    if scale is not None and rating is None:
-        refuse("--scale", got="no --rating", needed="the column with the ratings", try_="--rating rating, or --binary")
-    return scale
-
-
 def check_engine(engine: str, master: str | None, partitions: int | None, out_of_core: bool | None) -> None:
     if engine not in ("local", "spark"):
         refuse("--engine", got=repr(engine), needed="local or spark", try_="leaving it out")
@@ -152,26 +127,6 @@ def check_engine(engine: str, master: str | None, partitions: int | None, out_of
         refuse("--master and --partitions", got="no --engine spark", needed="both or neither", try_="--engine spark")
     if engine == "spark" and out_of_core is not None:
         refuse("--engine spark", got="--out-of-core or --in-memory", needed="none: Spark decides", try_="leaving it out")
-
-
-def check_file(file: str) -> None:
-    """Before anything is imported: a mistyped name is the commonest mistake. An address is tried when it is read."""
-    if "://" not in file and not Path(file).exists():
-        refuse("the ratings file", got=f"{str(file)!r}, which does not exist", needed="a file", try_="another path")
-
-
-def catalogue(items: str, column: str) -> Any:
-    """The ids of a public catalogue: a range of integers, or a file."""
-    if written := re.fullmatch(r"(-?\d{1,18})\.\.(-?\d{1,18})", items):
-        import numpy as np
-
-        low, high = int(written[1]), int(written[2])
-        if not 0 <= high - low < 2**31:
-            refuse("--items", got=items, needed="a range from its lowest to its highest id", try_="--items 1..1682")
-        return np.arange(low, high + 1)
-    from lowkey.data.public_tables import read_catalogue
-
-    return read_catalogue(items, item=column)
 
 
 def delta_for(delta: float | None, expected_users: int | None) -> float | None:

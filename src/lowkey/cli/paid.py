@@ -1,8 +1,13 @@
-"""Public room: what a release has paid for is kept until its folder is written, and `--resume` goes on from there.
+"""Public room: nothing is spent in vain: a fit is rehearsed before it is paid for, and what was paid for is kept.
 
-It lies beside the ledger, or beside ``--out`` where there is none, in a folder of its owner's alone: the noisy sums, as
-they were posted, and the ledger, if it has no other place. Its name is made from all options that the sums depend on, so
-that an order finds its own posts and no others. It is gone when the release is there, and when nothing was paid.
+A rehearsal is a fit on made-up people: the domain, the method, its parameters and its noise are those of the order;
+the people are nobody. So every sum has the shape that it will have, every step that follows a post is taken once, on
+the same disk, and the model is looked at as `verify` would: what would fail after spending fails before.
+
+What a release has paid for lies beside the ledger, or beside ``--out`` where there is none, in a folder of its
+owner's alone: the noisy sums, as they were posted, and the ledger, if it has no other place; `--resume` goes on from
+there. Its name is made from all options that the sums depend on, so that an order finds its own posts and no others.
+It is gone when the release is there, and when nothing was paid.
 """
 
 from __future__ import annotations
@@ -17,15 +22,26 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import numpy as np
+from sklearn.base import clone
 
 from lowkey import __version__
 from lowkey.cli.screen import Screen
 from lowkey.cli.training import Order
-from lowkey.errors import LowkeyError, refuse
+from lowkey.data.domain import Domain
+from lowkey.data.ids import splitmix64
+from lowkey.data.ratings import HeldRows, Ratings
+from lowkey.errors import LedgerError, LowkeyError, refuse
+from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.chain import LEDGER
 from lowkey.privacy.kept import KeptPosts
 from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.price import at_most
+from lowkey.release.tensors import describe
 
 LOCK = "lock"
 
@@ -116,9 +132,50 @@ def _told(folder: Path, order: Order) -> str:
 def _fingerprint(order: Order) -> str:
     """Of everything public that the sums and the model depend on."""
     table = {**asdict(order.table), "file": Path(order.table.file).name, "out_of_core": None, "scratch": None}
-    ids = "" if order.items is None else "\n".join(map(str, order.domain().item_ids.to_pylist()))
+    ids = "" if order.items is None else "\n".join(map(str, order.domain.item_ids.to_pylist()))
     facts = [
         __version__, table, order.epsilon, order.delta, order.adjacency, order.goal, order.method, order.parameters,
         order.expected_users, [plan.to_json() for plan in order.plans], ids,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+PEOPLE, ITEMS_EACH = 400, 20
+
+
+def rehearse(order: Order, place: Path) -> None:
+    """Refuse an order whose fit does not come to its end, or not to a model that can be released."""
+    planned, settings = order.resolved
+    estimator, people = cast("Any", clone(planned)), made_up_people(settings.domain)
+    with TemporaryDirectory(prefix="rehearsal-", dir=place) as scratch:
+        keep = Path(scratch)
+        billboard = Billboard(Ledger(keep / LEDGER), noise=SeededNoise(0), kept=KeptPosts(keep))
+        try:
+            describe(estimator.fit(people, billboard=billboard, settings=settings).model_)
+        except LedgerError as error:  # its disk, which is the one of the release: nothing was posted that counts
+            raise LedgerError(
+                what=f"no post can be kept in {place}",
+                got=error.got,
+                needed=error.needed,
+                try_="freeing some space; nothing was spent",
+            ) from None
+        except LowkeyError:
+            raise
+        except Exception as error:  # on made-up people: nothing of anybody is in it
+            refuse(
+                f"{type(estimator).__name__} with these parameters and this catalogue",
+                got=f"{type(error).__name__} in a fit on made-up people",
+                needed="a fit that comes to its end; nothing was spent",
+                try_="leaving --set out, or another --method",
+            )
+
+
+def made_up_people(domain: Domain) -> Ratings:
+    """Rows of a fixed stream of numbers: the same for everybody who asks."""
+    mixed = splitmix64(np.arange(2 * PEOPLE * ITEMS_EACH, dtype=np.uint64)).reshape(2, PEOPLE, ITEMS_EACH)
+    rows = [np.unique(row) for row in mixed[0] % np.uint64(domain.n_items)]
+    items, offsets = np.concatenate(rows).astype(np.int32), np.append(0, np.cumsum([len(row) for row in rows]))
+    low, high = domain.scale.float32_bounds()
+    share = (mixed[1].ravel()[: len(items)] >> np.uint64(11)).astype(np.float64) / 2.0**53
+    values = None if domain.rating_range is None else np.clip(low + share * (high - low), low, high).astype(np.float32)
+    return Ratings(domain, HeldRows(offsets, items, values, mixed[0, :, 0].copy()))

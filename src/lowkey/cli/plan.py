@@ -64,7 +64,7 @@ def plan(
         f"  each release:  epsilon = {each:.6g}  (mu = {mu / count**0.5:.6g}); "
         f"total/number would be {total_epsilon / count:.4g}"
     )
-    screen.say(f"  {verdict(total_epsilon, chosen, expected_users)}")
+    screen.say(f"  {verdict(total_epsilon, chosen, expected_users).text}")
     screen.table("", ["  spent after", "epsilon"], [[f"  {k} release{'s' if k > 1 else ''}", f"{e:.4g}"] for k, e in after])
     screen.say("  Use the same ledger each time, and it will keep count:")
     screen.say(

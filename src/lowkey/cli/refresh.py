@@ -17,6 +17,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
+from lowkey.cli.table import catalogue, check_file
 from lowkey.errors import LowkeyError
 
 NOTES = "stream.json"
@@ -56,7 +57,7 @@ def refresh(
     Example: lowkey refresh ratings.parquet --stream people.stream --out releases/2026-W12
     """
     o.require("refresh", {"--stream": stream, "--out": out}, f"lowkey refresh {file} {EXAMPLE}")
-    o.check_file(file)
+    check_file(file)
     assert stream is not None and out is not None  # noqa: PT018
     given = {
         "--user": user, "--item": item, "--rating": rating, "--time": time, "--scale": list(scale) if scale else None,
@@ -130,7 +131,7 @@ def _open(stream: Path, notes: dict[str, Any]) -> Any:
     from lowkey.methods.running import default_form
 
     said = notes["options"]
-    ids = o.catalogue(said["--items"], said["--items-column"] or said["--item"])
+    ids = catalogue(said["--items"], said["--items-column"] or said["--item"])
     domain = lk.Domain(ids, tuple(said["--scale"])) if said["--scale"] else lk.Domain(ids, feedback="binary")
     make: Any = estimator(said["--method"]) if said["--method"] else default_form(domain)
     method = make(epsilon=said["--total-epsilon"], delta=said["--delta"])

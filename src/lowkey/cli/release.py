@@ -100,32 +100,32 @@ def release(
         f"lowkey release {file or 'ratings.parquet'} {o.EXAMPLE}",
     )
     assert file is not None
-    table = columns.table(file, **tidy.of_table(), out_of_core=out_of_core, scratch=scratch)
+    assert epsilon is not None
     o.check_engine(engine, master, partitions, out_of_core)
+    chosen, parameters = o.delta_for(delta, expected_users) or 0.0, o.parameters(settings)
+    table = columns.table(file, **tidy.of_table(), out_of_core=out_of_core, scratch=scratch)
     if columns.items and private_catalogue:
         o.refuse("--private-catalogue", got="--items too", needed="one of the two", try_="--items if the list is public")
     screen = Screen(quiet, as_json)
     with screen.working("Starting"):
         from lowkey.cli.spark import Cluster
         from lowkey.cli.training import Order
-        from lowkey.release import check_destination
+        from lowkey.release.folder import check_delta, check_destination
         from lowkey.release.signing import Signer
-        from lowkey.release.writing import check_delta
-        from lowkey.report.about import read_about
+        from lowkey.report.questions import read_about
 
     named = {"user": table.user, "item": table.item, "rating": table.rating}
     said = {"columns": ", ".join(f"{name}: {column}" for name, column in named.items() if column)}
     said |= {} if about is None else read_about(about)
     signer = None if sign is None else Signer(sign)  # read before anything is spent
-    assert epsilon is not None
     order = Order(
         table=table,
         epsilon=epsilon,
-        delta=o.delta_for(delta, expected_users) or 0.0,
+        delta=chosen,
         adjacency=adjacency,
         goal=goal,
         method=method,
-        parameters=o.parameters(settings),
+        parameters=parameters,
         items=columns.catalogue(),
         expected_users=expected_users,
         ledger=ledger,
@@ -158,27 +158,27 @@ def release(
 def _train_and_write(
     order: Order, out: Path, screen: Screen, *, resume: bool, force: bool, about: Any, signer: Any
 ) -> None:
-    from lowkey.cli.paid import paid_folder
-    from lowkey.cli.rehearsal import rehearse
+    from lowkey.cli.paid import paid_folder, rehearse
     from lowkey.cli.training import train
     from lowkey.privacy.price import at_most
-    from lowkey.release import write_release
     from lowkey.release.folder import read_manifest
+    from lowkey.release.writing import write_release
 
-    with screen.working("Rehearsing on made-up people"):
-        rehearse(order)
     with paid_folder(order, out, resume, screen) as keep:
+        with screen.working("Rehearsing on made-up people"):
+            rehearse(order, keep)
         model = train(order, screen, keep, force)
         with screen.working("Writing the release"):
             folder = write_release(model.model_, out, about, signer, force)
-    guarantee = model.guarantee_
+    released, ledger = model.model_, model.model_.ledger
+    guarantee = ledger.guarantee()
     identity = read_manifest(folder)["id"]
-    screen.say(f"Released {type(model).__name__} with {model.model_.domain.n_items:,} items to {folder}/", "bold")
+    screen.say(f"Released {type(model).__name__} with {released.domain.n_items:,} items to {folder}/", "bold")
     screen.say(f"  epsilon = {at_most(guarantee.epsilon)}, delta = {guarantee.delta:g}, {guarantee.unit}")
     screen.say(f"  {guarantee.sentence()}")
     screen.say(f"  id  {identity}")
     if order.ledger is not None:
-        screen.say(f"  ledger head  {model.ledger_.fingerprint}")
+        screen.say(f"  ledger head  {ledger.fingerprint}")
     screen.say(f"  The report for people is {folder}/privacy_report.html. Next:")
     screen.say(f"    lowkey verify {folder}{'' if signer is None else ' --key YOUR.pub'}")
     screen.say(f"    lowkey recommend {folder} --history mine.csv")
@@ -186,13 +186,13 @@ def _train_and_write(
         {
             "release": str(folder),
             "id": identity,
-            "ledger_head": model.ledger_.fingerprint,
+            "ledger_head": ledger.fingerprint,
             "method": type(model).__name__,
-            "items": model.model_.domain.n_items,
+            "items": released.domain.n_items,
             "epsilon": guarantee.epsilon,
             "delta": guarantee.delta,
             "unit": guarantee.unit.name,
-            "adjacency": guarantee.adjacency,
+            "adjacency": guarantee.unit.neighbours,
             "statement": guarantee.sentence(),
         }
     )
@@ -215,7 +215,7 @@ def _show_plans(order: Order, screen: Screen) -> None:
     if order.goal == "lists" and not order.selection:
         from lowkey.methods.feasibility import expectation
 
-        screen.say(expectation(order.domain(), order.epsilon, order.delta))
+        screen.say(expectation(order.domain, order.epsilon, order.delta))
     screen.say(f"Protects one {order.table.user!r} (--user), and recommends {order.table.item!r} (--item).")
     screen.say("The plan, before any data is read:", "bold")
     screen.table("", ["  release", "posts", "numbers each", "noise/bound", "of the budget"], rows)
@@ -225,7 +225,7 @@ def _show_plans(order: Order, screen: Screen) -> None:
     from lowkey.privacy.guarantee import verdict
 
     found = verdict(order.epsilon, order.delta, order.expected_users)
-    screen.say(f"  {found}", None if found.good else "bold yellow")
+    screen.say(f"  {found.text}", None if found.good else "bold yellow")
 
 
 def _show_budget(order: Order, screen: Screen) -> None:
@@ -245,7 +245,7 @@ def _show_budget(order: Order, screen: Screen) -> None:
 
 def _ask(path: Path, screen: Screen) -> None:
     """A file of what only the curator can say: asked question by question at a terminal, else empty, to be filled in."""
-    from lowkey.report.about import FIELDS, template
+    from lowkey.report.questions import FIELDS, template
 
     if path.exists():
         o.refuse("--init", got=f"{path}, which exists", needed="a new file", try_="--about another.toml")

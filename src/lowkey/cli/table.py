@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lowkey.cli import options as o
+from lowkey.errors import refuse
 
 if TYPE_CHECKING:
     from lowkey.data.domain import Domain
@@ -93,15 +95,15 @@ class Columns:
 
     def table(self, file: str, **how: Any) -> Table:
         """Before anything is imported, a mistyped name or a kind of feedback that can't be meant is refused."""
-        scale = o.check_feedback(self.scale, self.binary, self.counts, self.rating)
-        o.check_file(file)
+        scale = check_feedback(self.scale, self.binary, self.counts, self.rating)
+        check_file(file)
         assert self.user is not None
         assert self.item is not None
         return Table(file, self.user, self.item, self.rating, scale, self.counts is not None, self.time, **how)
 
     def catalogue(self) -> Any:
         """The public ids; None where there are none."""
-        return o.catalogue(self.items, self.items_column or self.item or "") if self.items else None
+        return catalogue(self.items, self.items_column or self.item or "") if self.items else None
 
 
 AS_WRITTEN, AS_USUAL, UNNAMED = Written(), Tidy(), Columns()
@@ -148,3 +150,47 @@ class Table:
         from lowkey.data.readers import read_uncatalogued
 
         return read_uncatalogued(self.file, rating_range=self.scale, feedback=self.feedback, **self._how(progress))
+
+
+def check_feedback(
+    scale: tuple[float, float] | None, binary: bool, counts: int | None, rating: str | None
+) -> tuple[float, float] | None:
+    """The range of the values: of ratings, or of counts; None for binary feedback."""
+    if (scale is not None) + binary + (counts is not None) > 1:
+        refuse(
+            "--binary, --counts or --scale",
+            got="more than one of them",
+            needed="one",
+            try_="--scale for ratings, --counts for plays or clicks, --binary for who has what",
+        )
+    if counts is not None:
+        if not 2 <= counts < 2**24:
+            refuse("--counts", got=f"{counts}", needed="2 or more: the largest count that counts", try_="--counts 20")
+        return 1.0, float(counts)
+    if scale is not None and not -3e38 < scale[0] < scale[1] < 3e38:
+        refuse(
+            "--scale", got=f"{scale[0]:g} {scale[1]:g}", needed="the lowest, then the highest rating", try_="--scale 0.5 5"
+        )
+    if scale is not None and rating is None:
+        refuse("--scale", got="no --rating", needed="the column with the ratings", try_="--rating rating, or --binary")
+    return scale
+
+
+def check_file(file: str) -> None:
+    """Before anything is imported: a mistyped name is the commonest mistake. An address is tried when it is read."""
+    if "://" not in file and not Path(file).exists():
+        refuse("the ratings file", got=f"{str(file)!r}, which does not exist", needed="a file", try_="another path")
+
+
+def catalogue(items: str, column: str) -> Any:
+    """The ids of a public catalogue: a range of integers, or a file."""
+    if written := re.fullmatch(r"(-?\d{1,18})\.\.(-?\d{1,18})", items):
+        import numpy as np
+
+        low, high = int(written[1]), int(written[2])
+        if not 0 <= high - low < 2**31:
+            refuse("--items", got=items, needed="a range from its lowest to its highest id", try_="--items 1..1682")
+        return np.arange(low, high + 1)
+    from lowkey.data.public_tables import read_catalogue
+
+    return read_catalogue(items, item=column)

@@ -11,10 +11,10 @@ from typing import Any
 from lowkey.cli.screen import Screen
 from lowkey.cli.spark import Cluster
 from lowkey.cli.table import Table
-from lowkey.data.domain import Domain, Scale
+from lowkey.data.domain import Domain
 from lowkey.data.public import Public
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine
+from lowkey.engines.local import Engine
 from lowkey.errors import InputError, LowkeyError, refuse
 from lowkey.methods.base import Recommender, Settings
 from lowkey.methods.catalogue import PrivateCatalogue
@@ -73,22 +73,22 @@ class Order:
             refuse(
                 "--total-epsilon", got=f"{self.total_epsilon:g}", needed="a finite number above 0", try_="--total-epsilon 4"
             )
-        Scale(self.table.feedback, self.table.scale)
 
     @cached_property
     def selection(self) -> PrivateCatalogue | None:
         return PrivateCatalogue(self.epsilon, self.delta, self.adjacency) if self.items is None else None
 
-    def domain(self, items: Any = None) -> Domain:
-        ids = self.items if items is None else items
+    @cached_property
+    def domain(self) -> Domain:
+        """With a nominal number of items where the catalogue is private, and nobody knows yet."""
+        ids = range(NOMINAL_ITEMS) if self.items is None else self.items
         return Domain(ids, self.table.scale, self.table.feedback, self.expected_users)
 
-    def build(self, domain: Domain) -> Recommender:
+    def build(self) -> Recommender:
         """The estimator, with the part of the budget that is its own."""
         epsilon, delta = self.selection.rest() if self.selection else (self.epsilon, self.delta)
         # The method is fixed in the plan that was shown, so it does not follow the number of items that are selected.
-        known = self.domain(range(NOMINAL_ITEMS)) if self.selection else domain
-        kind = estimator(self.method or default_method(known, epsilon, delta, self.goal))
+        kind = estimator(self.method or default_method(self.domain, epsilon, delta, self.goal))
         names = kind._get_param_names()
         own = [name for name in names if name not in ("epsilon", "delta", "adjacency")]  # these have options of their own
         for name in self.parameters:
@@ -118,9 +118,9 @@ class Order:
     @cached_property
     def resolved(self) -> tuple[Recommender, Settings]:
         """The estimator and every number of its fit; for a private catalogue with a nominal number of items."""
-        domain = self.domain(range(NOMINAL_ITEMS) if self.selection else None)
-        kind = self.build(domain)
-        return kind, kind.resolve(domain, self.public)
+        domain, public = self.domain, self.public
+        kind = self.build()
+        return kind, kind.resolve(domain, public)
 
     @cached_property
     def plans(self) -> list[Plan]:
@@ -133,11 +133,11 @@ class Order:
         except (TypeError, ValueError, ArithmeticError):  # no data was touched: it is the parameters
             refuse("--set", got=f"{self.parameters}", needed="values that the method can use", try_="leaving them out")
         asked = self.selection.rest()[0] if self.selection else self.epsilon
-        guarantee = plan.guarantee()
-        if not guarantee.epsilon <= asked * (1.0 + 1e-9):
+        epsilon = plan.guarantee().price.epsilon
+        if not epsilon <= asked * (1.0 + 1e-9):
             raise InputError(
                 what=f"{plan.method} with these parameters",
-                got=f"a guarantee of epsilon = {at_most(guarantee.epsilon, 4)}",
+                got=f"a guarantee of epsilon = {at_most(epsilon, 4)}",
                 needed=f"at most the {asked:.4g} that was asked for",
                 try_="its sound calibration, or a larger epsilon",
             )
@@ -166,13 +166,13 @@ def train(order: Order, screen: Screen, keep: Path, pay_again: bool) -> Recommen
     if order.cluster is None:
         with screen.working("Reading the ratings") as report:
             table = order.table
-            rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain(), report)
+            rows = table.read_uncatalogued(report) if order.selection else table.read(order.domain, report)
         return _fitted(order, rows, screen, keep, pay_again)
     from lowkey.engines.spark import SparkEngine
 
     with order.cluster.session() as session:
         with screen.working("Bringing each user's ratings together on Spark"):
-            rows = order.cluster.read(session, order.table, None if order.selection else order.domain())
+            rows = order.cluster.read(session, order.table, None if order.selection else order.domain)
         return _fitted(order, rows, screen, keep, pay_again, SparkEngine(session))
 
 

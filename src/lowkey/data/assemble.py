@@ -101,6 +101,28 @@ def tidy_rows(
     return offsets, items, given if weighted else None
 
 
+def settle(
+    offsets: Ints64,
+    items: Ints32,
+    values: Floats32 | None,
+    scale: Scale,
+    duplicates: str,
+    rating: str | None = None,
+    rows: str = "ratings",
+) -> tuple[Ints64, Ints32, Floats32 | None]:
+    """Check the values, sort the rows, settle the duplicates: sums are checked when they are made.
+
+    ``rating`` is the column of the values and ``rows`` where all is from, for words.
+    """
+    what = rows if rating is None else f"rating column {rating!r}"
+    if duplicates != "sum" and values is not None:
+        check_values(values, scale, what)
+    offsets, items, values = tidy_rows(offsets, items, values, duplicates, rows)
+    if duplicates == "sum" and values is not None:
+        check_values(values, scale, f"sums of {what}")
+    return offsets, items, values
+
+
 def _compiled(function: Any) -> Any:
     # nogil: reading may go on in another thread; cache: the next process starts at once
     return numba.njit(cache=True, nogil=True)(function)

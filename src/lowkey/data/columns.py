@@ -19,17 +19,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lowkey.data.assemble import check_values, group_by_user, tidy_rows
+from lowkey.data.assemble import group_by_user, settle
 from lowkey.data.axes import Axes
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import is_integer, is_text, kind_word, plain_values, refuse_missing, tidy_text, user_keys
-from lowkey.data.ratings import Ratings
-from lowkey.data.row_choice import check_missing_word, flagged_only, in_order_of, without_gaps
-from lowkey.data.rows import HeldRows
+from lowkey.data.ratings import HeldRows, Ratings
+from lowkey.data.row_choice import flagged_only, in_order_of, without_gaps
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import InputError, refuse, without_values
 
-UNKNOWN_ITEMS = ("error", "drop")
 RUNS_LOOK = 1 << 14  # rows that show whether the others come in runs; which way it goes changes no result
 EXCHANGED = "check that user= and item= are not exchanged"
 
@@ -46,7 +44,7 @@ class ColumnNames:
     missing: str = "error"
 
     def __post_init__(self) -> None:
-        check_missing_word(self.missing)
+        check_word("missing", self.missing)
         names = self.as_list()
         if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
             refuse(
@@ -104,6 +102,7 @@ def to_rows(
         encoding = pool.submit(encode, table.pop(names.user))
         values = read_values(table, names)
     items, users = finding.result(), encoding.result()
+    keys = user_keys(users.ids)
     del finding, encoding  # they hold what they found
     if axes is not None:
         axes.see(items, users.codes, domain.look_up(users.ids)[users.ranks])
@@ -111,15 +110,15 @@ def to_rows(
     check_known(items, names, unknown_items)
     known = bool(items.max() >= 0)
     rows = grouped(users, items, values, domain.scale)
-    user_ids = users.ids
     del users, items, values
-    rows = settle(rows, domain.scale, names, duplicates)
-    return HeldRows(*rows, user_keys(user_ids)), known
+    rows = settle(*rows, domain.scale, duplicates, names.rating)
+    return HeldRows(*rows, keys), known
 
 
-def check_unknown_items_word(unknown_items: str) -> None:
-    if unknown_items not in UNKNOWN_ITEMS:
-        refuse("unknown_items", got="another word", needed="'error' or 'drop'", try_="unknown_items='drop'")
+def check_word(name: str, word: str) -> None:
+    """What becomes of rows that are not as they should be."""
+    if word not in ("error", "drop"):
+        refuse(name, got="another word", needed="'error' or 'drop'", try_=f"{name}='drop'")
 
 
 def check_known(items: npt.NDArray[np.int32], names: ColumnNames, unknown_items: str) -> None:
@@ -152,7 +151,7 @@ def to_uncatalogued(table: dict[str, Any], names: ColumnNames, scale: Scale, dup
     values = read_values(table, names)
     items, users = encode(table.pop(names.item)), encode(table.pop(names.user))
     rows = grouped(users, items.ranks[items.codes], values, scale)
-    rows = settle(rows, scale, names, duplicates)
+    rows = settle(*rows, scale, duplicates, names.rating)
     return UncataloguedRatings(scale, items.ids, HeldRows(*rows, user_keys(users.ids)))
 
 
@@ -164,7 +163,9 @@ class Encoded(NamedTuple):
     ids: pa.Array
 
 
-def grouped(users: Encoded, items: npt.NDArray[np.int32], values: npt.NDArray[np.float32] | None, scale: Scale) -> Any:
+def grouped(
+    users: Encoded, items: npt.NDArray[np.int32], values: npt.NDArray[np.float32] | None, scale: Scale
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32] | None]:
     """The rows by user; where entries are counted and no column has counts, each row counts one."""
     if values is None and scale.counted:
         values = np.ones(len(items), np.float32)
@@ -256,18 +257,18 @@ def read_values(table: dict[str, Any], names: ColumnNames) -> npt.NDArray[np.flo
         return None
     column = table.pop(names.rating)
     kind = column.type
-    not_numbers = InputError(
-        what=f"rating column {names.rating!r}",
-        got=f"values of type {kind_word(kind)}",
-        needed="numbers",
-        try_="casting the column, or check that the right column is named",
-    )
-    if pa.types.is_decimal(kind):
-        column = without_values(lambda: column.cast(pa.float64()), not_numbers)
-    elif pa.types.is_boolean(kind):
+    if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise not_numbers
+        not_numbers = InputError(
+            what=f"rating column {names.rating!r}",
+            got=f"values of type {kind_word(kind)}",
+            needed="numbers",
+            try_="casting the column, or check that the right column is named",
+        )
+        if not pa.types.is_decimal(kind):
+            raise not_numbers
+        column = without_values(lambda: column.cast(pa.float64()), not_numbers)
     with np.errstate(over="ignore"):  # what overflows becomes infinite and is refused as such
         return _joined([chunk.to_numpy(zero_copy_only=False).astype(np.float32, copy=False) for chunk in column.chunks])
 
@@ -281,13 +282,3 @@ def catalogue_positions(column: pa.ChunkedArray, domain: Domain) -> npt.NDArray[
 def _joined(pieces: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """One array; a single piece is passed on as it is, as fresh memory costs more than the work done in it."""
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-
-def settle(rows: tuple[Any, Any, Any], scale: Scale, names: ColumnNames, duplicates: str) -> tuple[Any, Any, Any]:
-    """Check the values, sort the rows, settle the duplicates: sums are checked when they are made."""
-    if duplicates != "sum" and rows[2] is not None:
-        check_values(rows[2], scale, f"rating column {names.rating!r}")
-    offsets, items, values = tidy_rows(*rows, duplicates, "ratings")
-    if duplicates == "sum" and values is not None:
-        check_values(values, scale, f"sums of rating column {names.rating!r}")
-    return offsets, items, values

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lowkey.data.assemble import group_by_user
+from lowkey.data.assemble import group_by_user, settle
 from lowkey.data.axes import EVERY, Axes
 from lowkey.data.columns import (
     ColumnNames,
@@ -28,7 +28,6 @@ from lowkey.data.columns import (
     read_values,
     refuse_foreign_items,
     refuse_no_rows,
-    settle,
     tidy_columns,
 )
 from lowkey.data.domain import Domain, Scale
@@ -94,7 +93,7 @@ class ExternalSort:
         values = None if self.scale.rating_range is None else np.ascontiguousarray(records["value"])
         ranks = np.arange(len(keys), dtype=np.int32)
         rows = group_by_user(codes, ranks, np.ascontiguousarray(items), values, len(keys))
-        return write_part(self.scratch, *settle(rows, self.scale, self.names, self.duplicates), keys)
+        return write_part(self.scratch, *settle(*rows, self.scale, self.duplicates, self.names.rating), keys)
 
 
 def stored_rows(

@@ -17,10 +17,20 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from lowkey.data.columns import ColumnNames
-from lowkey.data.decoded import COMPRESSED, check_footer, check_growth, opened
 from lowkey.data.ids import is_text, plain_values
 from lowkey.data.sources import Remote, scheme_of
-from lowkey.data.text_files import TEXT_FORMATS, USUAL, Text, check_present, read_json_lines, read_text
+from lowkey.data.text_files import (
+    COMPRESSED,
+    TEXT_FORMATS,
+    USUAL,
+    Text,
+    check_footer,
+    check_growth,
+    check_present,
+    opened,
+    read_json_lines,
+    read_text,
+)
 from lowkey.errors import InputError, refuse, without_values
 
 BATCH_ROWS = 1 << 20

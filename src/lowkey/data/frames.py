@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lowkey.data.assemble import settled_duplicates
+from lowkey.data.assemble import settle, settled_duplicates
 from lowkey.data.columns import (
     catalogue_positions,
     check_known,
@@ -20,7 +20,6 @@ from lowkey.data.columns import (
     grouped,
     names_for,
     read_values,
-    settle,
     tidy_columns,
 )
 from lowkey.data.domain import Domain
@@ -52,7 +51,8 @@ def frame_histories(frame: Any, domain: Domain, columns: dict[str, Any], unknown
     values = read_values(table, names)
     check_known(items, names, "drop" if unknown == "ignore" else "error")
     rows = grouped(users, items, values, domain.scale)
-    offsets, kept, values = settle(rows, domain.scale, names, settled_duplicates(domain.scale, columns.get("duplicates")))
+    duplicates = settled_duplicates(domain.scale, columns.get("duplicates"))
+    offsets, kept, values = settle(*rows, domain.scale, duplicates, names.rating)
     ignored = np.bincount(users.ranks[users.codes[items < 0]], minlength=len(users.ids))
     data = np.ones(len(kept)) if values is None else values.astype(np.float64)
     return FrameHistories((data, kept, offsets), None if user is None else users.ids, ignored)

@@ -35,15 +35,21 @@ def read_catalogue(path: Any, *, item: str | None = None) -> pa.Array:
     >>> lk.read_catalogue("films.csv", item="film")  # doctest: +SKIP
     """
     file = existing_path(path, "catalogue")
+    bad = InputError(
+        what=f"catalogue {file.name!r}",
+        got="something that cannot be read",
+        needed="Parquet, CSV/TSV with a header, or text with one id per line",
+        try_="another file",
+    )
     if file.suffix == ".txt":
-        lines = without_values(lambda: file.read_text("utf-8-sig").splitlines(), _bad_catalogue(file.name))
+        lines = without_values(lambda: file.read_text("utf-8-sig").splitlines(), bad)
         return id_array(_numbers_if_all(pa.array([line.strip() for line in lines if line.strip()])), "catalogue")
     format = format_of(file, None)
     if format not in ("parquet", "csv", "tsv"):
         refuse("catalogue", got=f"format {format}", needed="parquet, csv, tsv or txt", try_="one id per line in a .txt")
     if item is None:
         refuse("item", got="no column name", needed="the column with the item ids", try_="item='movieId'")
-    column = without_values(lambda: _catalogue_column(file, format, item), _bad_catalogue(file.name))
+    column = without_values(lambda: _catalogue_column(file, format, item), bad)
     if is_text(column.type) and format != "parquet":
         column = _numbers_if_all(column)
     return id_array(column, f"catalogue column {item!r}")
@@ -65,15 +71,6 @@ def whole_table(source: Any) -> pa.Table:
     no_table = InputError(what="table", got="something else", needed="a file, or a frame", try_="a pandas or Arrow table")
     frame: Any = without_values(lambda: nw.from_native(source), no_table)
     return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame).to_arrow()
-
-
-def _bad_catalogue(name: str) -> InputError:
-    return InputError(
-        what=f"catalogue {name!r}",
-        got="something that cannot be read",
-        needed="Parquet, CSV/TSV with a header, or text with one id per line",
-        try_="another file",
-    )
 
 
 def _catalogue_column(file: Any, format: str, item: str) -> pa.ChunkedArray:

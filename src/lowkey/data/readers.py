@@ -15,7 +15,7 @@ import scipy.sparse
 
 from lowkey.data.assemble import settled_duplicates
 from lowkey.data.axes import Axes
-from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, to_ratings, to_uncatalogued
+from lowkey.data.columns import ColumnNames, check_word, names_for, to_ratings, to_uncatalogued
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.external_sort import Progress, stored_rows, stored_uncatalogued
 from lowkey.data.formats import existing_path, format_of, read_columns, streamed
@@ -77,8 +77,8 @@ def read_ratings(
     >>> lk.read_ratings("r.csv", domain, user="who", item="film", rating="stars")  # doctest: +SKIP
     """
     _check_domain(domain)
-    check_unknown_items_word(unknown_items)
     settled = settled_duplicates(domain.scale, duplicates)
+    check_word("unknown_items", unknown_items)
     names = names_for(domain.scale, user, item, rating, time, missing)
     if (found := _elsewhere(path, query, names)) is not None:
         return to_ratings(found, names, domain, settled, unknown_items, check_axes)
@@ -123,8 +123,8 @@ def from_frame(
     >>> lk.from_frame(frame, domain, user="who", item="film", rating="stars")  # doctest: +SKIP
     """
     _check_domain(domain)
-    check_unknown_items_word(unknown_items)
     settled = settled_duplicates(domain.scale, duplicates)
+    check_word("unknown_items", unknown_items)
     names = names_for(domain.scale, user, item, rating, time, missing)
     return to_ratings(frame_columns(frame, names.as_list()), names, domain, settled, unknown_items, check_axes)
 

@@ -16,14 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lowkey.data.ids import is_text, plain_values
-from lowkey.errors import InputError, refuse, without_values
-
-MISSING = ("error", "drop")
-
-
-def check_missing_word(missing: str) -> None:
-    if missing not in MISSING:
-        refuse("missing", got="another word", needed="'error' or 'drop'", try_="missing='drop'")
+from lowkey.errors import InputError, without_values
 
 
 def without_gaps(table: dict[str, Any]) -> None:

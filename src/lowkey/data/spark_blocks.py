@@ -18,7 +18,7 @@ from lowkey.data.axes import PartOfAxes
 from lowkey.data.columns import ColumnNames, choose_rows, to_rows
 from lowkey.data.domain import Domain
 from lowkey.data.ids import tidy_text
-from lowkey.data.rows import Block, HeldRows
+from lowkey.data.ratings import Block, HeldRows
 from lowkey.data.spark_errors import in_words
 from lowkey.errors import LowkeyError
 

@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 
 from lowkey.data.assemble import settled_duplicates
 from lowkey.data.axes import PartOfAxes
-from lowkey.data.columns import ColumnNames, check_unknown_items_word, names_for, refuse_foreign_items, refuse_no_rows
+from lowkey.data.columns import ColumnNames, check_word, names_for, refuse_foreign_items, refuse_no_rows
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import refuse_missing
-from lowkey.data.ratings import Ratings
-from lowkey.data.rows import Block, Rows
+from lowkey.data.ratings import Block, Ratings, Rows
 from lowkey.data.spark_blocks import BLOCK_COLUMNS, GroupByUser, OverItems, TidyIds
 from lowkey.data.spark_errors import from_words, on_driver, on_executor
 from lowkey.data.text_files import check_present
@@ -102,7 +101,7 @@ def from_spark(
     >>> lk.from_spark(frame, domain, user="who", item="film", rating="stars")  # doctest: +SKIP
     """
     duplicates = unordered_duplicates(domain.scale, duplicates)
-    check_unknown_items_word(unknown_items)
+    check_word("unknown_items", unknown_items)
     names = names_for(domain.scale, user, item, rating)
     group = GroupByUser(names, domain, duplicates, unknown_items, check_axes)
     rows, known = gathered(chosen_columns(frame, names), names, group, partitions)

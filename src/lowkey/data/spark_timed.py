@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lowkey.data.calendar import Calendar, Ints
-from lowkey.data.columns import ColumnNames, check_unknown_items_word
+from lowkey.data.columns import ColumnNames, check_word
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
 from lowkey.data.spark_blocks import BLOCK_COLUMNS, BLOCK_SCHEMA, BLOCK_USERS, block_row, held_rows, one_row, partition_of
@@ -57,7 +57,7 @@ def timed_from_spark(
     >>> rows = lk.timed_from_spark(frame, domain, user="who", item="film", time="when")  # doctest: +SKIP
     >>> stream.release(rows, engine=lk.SparkEngine(spark))  # doctest: +SKIP
     """
-    check_unknown_items_word(unknown_items)
+    check_word("unknown_items", unknown_items)
     names = timed_names(domain, user, item, rating, time)
     rows, _ = gathered(chosen_columns(frame, names), names, GroupTimed(names, domain, unknown_items), partitions)
     return SparkTimedRatings(domain, rows)

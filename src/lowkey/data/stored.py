@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lowkey.data.rows import Block, HeldRows, Rows, check_max_users
+from lowkey.data.ratings import Block, HeldRows, Rows, check_max_users
 from lowkey.data.scratch import Scratch
 
 

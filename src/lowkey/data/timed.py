@@ -23,7 +23,7 @@ from lowkey.data.columns import (
     ColumnNames,
     catalogue_positions,
     check_known,
-    check_unknown_items_word,
+    check_word,
     encode,
     names_for,
     read_values,
@@ -32,10 +32,9 @@ from lowkey.data.columns import (
 from lowkey.data.domain import Domain
 from lowkey.data.formats import existing_path, format_of, read_columns
 from lowkey.data.ids import user_keys
-from lowkey.data.ratings import Ratings
+from lowkey.data.ratings import Block, HeldRows, Ratings
 from lowkey.data.readers import frame_columns
 from lowkey.data.row_choice import flagged_only, whole_seconds
-from lowkey.data.rows import Block, HeldRows
 from lowkey.data.spoken import Spoken
 from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
@@ -96,7 +95,7 @@ class TimedRatings(Closed):
 
     @classmethod
     def _of(cls, table: Any, names: ColumnNames, domain: Domain, unknown_items: str) -> TimedRatings:
-        check_unknown_items_word(unknown_items)
+        check_word("unknown_items", unknown_items)
         assert names.time is not None
         if names.flag is not None:
             flagged_only(table, names.flag)

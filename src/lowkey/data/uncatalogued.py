@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.ids import user_keys
-from lowkey.data.ratings import Ratings
-from lowkey.data.rows import Block, Rows
+from lowkey.data.ratings import Block, Ratings, Rows
 from lowkey.privacy.closed import Closed
 
 

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from lowkey.data.ratings import Ratings
-from lowkey.data.rows import NO_KEYS
+from lowkey.data.ratings import NO_KEYS, Ratings
 from lowkey.data.spark_errors import on_driver, on_executor
 from lowkey.data.spark_rows import SparkRows
 from lowkey.data.uncatalogued import UncataloguedRatings
-from lowkey.engines.base import Engine, closed, no_sums
+from lowkey.engines.local import Engine, closed, no_sums
 from lowkey.engines.spark_tasks import CARRIED_COLUMNS, CHUNK_COLUMNS, SweepTask, add_chunks, chunks_in, pieces_of
 from lowkey.errors import ClosedError, refuse
 from lowkey.kernels.sweep import Sums, Sweep

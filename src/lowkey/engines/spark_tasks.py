@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lowkey.data.spark_blocks import BLOCK_COLUMNS, BLOCK_SCHEMA, BLOCK_USERS, held_rows, one_row
-from lowkey.engines.base import block_users, check_kept, kernel_threads, no_sums
+from lowkey.engines.local import block_users, check_kept, kernel_threads, no_sums
 from lowkey.kernels.sweep import Sums, Sweep
 from lowkey.privacy.sums import Statistic
 

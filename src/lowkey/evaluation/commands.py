@@ -8,7 +8,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
-from lowkey.cli.table import AS_USUAL, Table, Tidy
+from lowkey.cli.table import AS_USUAL, Table, Tidy, check_file
 
 NOT_PRIVATE = "These numbers are computed on data that is treated as public. They are not private: do not publish them."
 
@@ -33,7 +33,7 @@ def evaluate(
     Example: lowkey evaluate release others.parquet --user user --item item --rating rating
     """
     o.require("evaluate", {"--user": user, "--item": item}, f"lowkey evaluate {folder} {file} --user user --item item")
-    o.check_file(file)
+    check_file(file)
     assert user is not None
     assert item is not None
     screen = Screen(as_json=as_json)

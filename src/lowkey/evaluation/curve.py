@@ -118,7 +118,7 @@ def _runs(orders: dict[float, Order]) -> list[Run]:
 
     runs: list[Run] = []
     for epsilon, order in orders.items():
-        made: Any = order.build(order.domain())
+        made: Any = order.build()
         name, method = f"epsilon {epsilon:g}", type(made).__name__
         if math.isinf(epsilon):
             name, made = CEILING, exact_twin(type(made))(**made.get_params(deep=False))
@@ -133,21 +133,21 @@ def _measure(
 ) -> dict[str, dict[str, float]]:
     from sklearn.base import clone
 
-    from lowkey.cli.rehearsal import made_up_people
+    from lowkey.cli.paid import made_up_people
     from lowkey.evaluation.protocol import evaluate
     from lowkey.evaluation.splits import hold_out_users
 
-    (k, seed, full), domain = asked, order.domain()
+    (k, seed, full), domain = asked, order.domain
     with screen.working("Reading the data"):
         rows = table.read(domain)
         people = rows._open_csr().shape[0]
         most = people if full else max(FEWEST_TESTED, QUICK_SCORES // domain.n_items)
         split = hold_out_users(rows, 0.1 if 0.1 * people <= most else most, seed=seed)
     with screen.working("Compiling what is needed"):  # once, so that the time left is that of the fits
-        few = domain if order.parameters else order.domain(range(min(domain.n_items, SMALL)))
+        few = domain if order.parameters else replace(order, items=range(min(domain.n_items, SMALL))).domain
         for one in {run.method: run for run in runs}.values():
             fresh: Any = clone(one.model)
-            fresh.fit(made_up_people(few), domain=few)
+            fresh.fit(made_up_people(few))
     found = {}
     with screen.working("Fitting and measuring", len(runs)) as advance:
         for run in runs:

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from lowkey.data.ids import splitmix64
-from lowkey.data.rows import Block
+from lowkey.data.ratings import Block
 from lowkey.errors import refuse
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Sums, Sweep

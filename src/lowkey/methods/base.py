@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
@@ -15,8 +16,7 @@ from lowkey.data.domain import Domain
 from lowkey.data.public import Public
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import FrameColumns, as_ratings
-from lowkey.engines.base import Engine
-from lowkey.engines.local import LocalEngine
+from lowkey.engines.local import Engine, LocalEngine
 from lowkey.errors import AbsentError, InputError, refuse
 from lowkey.methods.constraints import Constraint, check
 from lowkey.methods.curator import Curator, fingerprint_of
@@ -27,8 +27,8 @@ from lowkey.model_methods import ModelMethods
 from lowkey.origin import Origin
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.gaussian import gaussian_mu
+from lowkey.privacy.guarantee import Unit
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
-from lowkey.privacy.unit import Unit
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,9 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
 
     def resolve(self, domain: Domain, public: Public | None = None) -> Settings:
         """Every number that a fit on this domain would use, from hyper-parameters and public facts alone."""
+        budget = self._budget()
         check(self.get_params(deep=False), self.constraints)
-        settings = self._settings(domain, self._budget())
+        settings = self._settings(domain, budget)
         if public is None:
             return settings
         if not self.uses_public:
@@ -176,7 +177,7 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         in its place is told each ``Step``.
         """
         resolved, curator = self._begin(X, y, domain, engine, billboard, settings, columns, public)
-        with watched(curator.billboard, type(self).__name__, progress):
+        with watched(curator.billboard, type(self).__name__, progress) if progress else nullcontext():
             self._keep(resolved, self._run(resolved, curator), curator)
         return self
 
@@ -195,17 +196,19 @@ class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
         if y is not None:
             raise InputError(what="y", got="a target", needed="none: the ratings are in X", try_="fit(ratings)")
         ratings = as_ratings(X, domain, **(columns or {}))
-        if settings is None or settings.domain != ratings.domain:
+        same, named = ratings.domain, ratings.columns
+        if settings is None or (settings.domain is not same and settings.domain != same):
             settings = self._resolved_for(ratings) if public is None else self.resolve(ratings.domain, public)
         billboard = billboard if billboard is not None else Billboard()
         plan = self.plan_of(settings)
-        if ratings.columns is not None:
-            user, item = ratings.columns
+        if named is not None:
+            user, item = named
             plan = replace(plan, public=(*plan.public, f"the columns: one {user!r} is protected, {item!r} is recommended"))
         domain = settings.domain
         said = (type(self).__name__, self.get_params(), domain.to_json(), [*domain.item_ids.buffers()], plan.public)
+        curator = Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
         billboard.begin(plan, settings=fingerprint_of(said))
-        return settings, Curator(ratings, engine if engine is not None else LocalEngine(), billboard)
+        return settings, curator
 
     def _keep(self, settings: Settings, released: Released, curator: Curator) -> None:
         billboard = curator.billboard

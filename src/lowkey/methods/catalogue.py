@@ -13,17 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.uncatalogued import UncataloguedRatings
-from lowkey.engines.base import Engine
-from lowkey.engines.local import LocalEngine
+from lowkey.engines.local import Engine, LocalEngine
 from lowkey.errors import InputError, refuse
 from lowkey.kernels.catalogue import Holders
 from lowkey.methods.curator import Curator
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu, selection_threshold
+from lowkey.privacy.guarantee import Unit
 from lowkey.privacy.mechanisms import ThresholdedGaussian
 from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.plan import Line, Plan, check_epsilon_delta
-from lowkey.privacy.unit import Unit
 
 DRAWS = 10**9  # how many noisy numbers the selection and the fit may draw together before their resolution costs more
 

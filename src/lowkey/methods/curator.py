@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lowkey.engines.base import Engine
+from lowkey.engines.local import Engine
 from lowkey.kernels.sweep import Sweep
 from lowkey.privacy.billboard import Billboard
 
@@ -38,14 +38,15 @@ class Curator:
 
     def ask(self, sweep: Sweep, local: Any = None) -> Posts:
         """One pass over all users: everything that it sums, posted, with its noise."""
-        stds, inputs = self.noise(sweep), fingerprint_of(sweep)
-        paid = {statistic.name: self.billboard.paid(statistic.name, inputs) for statistic in sweep.statistics}
-        if not sweep.keeps_state and all(post is not None for post in paid.values()):
-            return Posts(paid, stds)  # of a fit that was cut off: nobody need be asked again
-        sums, kept = self._engine.sweep(sweep, self._data, local)
-        for name, unreleased in sums.items():
-            paid[name] = self.billboard.post(unreleased, inputs) if paid[name] is None else paid[name]
-        return Posts(paid, stds, kept)
+        inputs, kept = fingerprint_of(sweep), None
+        posts = {statistic.name: self.billboard.paid(statistic.name, inputs) for statistic in sweep.statistics}
+        stds = self.noise(sweep)
+        # Of a fit that was cut off: where everything is paid, nobody need be asked again.
+        if sweep.keeps_state or any(post is None for post in posts.values()):
+            sums, kept = self._engine.sweep(sweep, self._data, local)
+            for name, unreleased in sums.items():
+                posts[name] = self.billboard.post(unreleased, inputs) if posts[name] is None else posts[name]
+        return Posts(posts, stds, kept)
 
     def ask_of_model(self, sweep: Sweep) -> Posts:
         """As ``ask``, for a sum about the model at hand, which will be another one at the next release of a stream."""

@@ -13,7 +13,7 @@ from lowkey.data.domain import Domain
 from lowkey.data.features import FeatureMap, Table
 from lowkey.data.public import Public
 from lowkey.data.ratings import Block
-from lowkey.engines.base import block_users, no_sums
+from lowkey.engines.local import block_users, no_sums
 from lowkey.errors import refuse
 from lowkey.kernels.sweep import Sweep
 from lowkey.methods.open_fit import OpenFit, open_fit

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:  # a command's bar needs the clock alone, and --help must not wait for more
     from lowkey.privacy.billboard import Billboard
@@ -28,9 +28,9 @@ class Step(NamedTuple):
 
 
 @contextmanager
-def watched(billboard: Billboard, method: str, progress: bool | Callable[[Step], Any]) -> Generator[None]:
+def watched(billboard: Billboard, method: str, progress: Literal[True] | Callable[[Step], Any]) -> Generator[None]:
     """Tell of every post made on ``billboard`` meanwhile: to ``progress``, or in one line on the terminal."""
-    if progress is False or billboard.plan is None:
+    if billboard.plan is None:
         yield
         return
     planned, started, done = sum(line.times for line in billboard.plan.lines), time.perf_counter(), 0

@@ -16,8 +16,7 @@ from lowkey.data.ratings import Ratings
 from lowkey.data.spark_timed import SparkTimedRatings
 from lowkey.data.spoken import Spoken
 from lowkey.data.timed import TimedRatings
-from lowkey.engines.base import Engine
-from lowkey.engines.local import LocalEngine
+from lowkey.engines.local import Engine, LocalEngine
 from lowkey.errors import InputError, refuse
 from lowkey.methods.base import Recommender, Settings
 from lowkey.methods.running import running

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine
+from lowkey.engines.local import Engine
 from lowkey.errors import InputError, LedgerError
 from lowkey.kernels.sweep import Sweep
 from lowkey.methods.curator import Curator, Posts

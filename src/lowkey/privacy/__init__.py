@@ -11,17 +11,15 @@ from lowkey.lazy import names_of
 if TYPE_CHECKING:
     from lowkey.privacy import accounting
     from lowkey.privacy.billboard import Billboard
-    from lowkey.privacy.guarantee import Guarantee
+    from lowkey.privacy.guarantee import Guarantee, Unit
     from lowkey.privacy.ledger import Ledger
     from lowkey.privacy.plan import Plan
-    from lowkey.privacy.unit import Unit
 
 HOMES = {
     "accounting": (),
     "billboard": ("Billboard",),
-    "guarantee": ("Guarantee",),
+    "guarantee": ("Guarantee", "Unit"),
     "ledger": ("Ledger",),
     "plan": ("Plan",),
-    "unit": ("Unit",),
 }
 __getattr__, __all__ = names_of(__name__, HOMES)  # pyright: ignore[reportUnsupportedDunderAll]

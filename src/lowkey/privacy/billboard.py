@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from lowkey.errors import PlanError
+from lowkey.privacy.chain import Hold
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.kept import KeptPosts, Paid, check_committed
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.locks import Hold
 from lowkey.privacy.noise import NoiseSource
 from lowkey.privacy.noised import noised, sha256_of
 from lowkey.privacy.parts import Parts
@@ -145,13 +145,13 @@ class Billboard:
             return reservation
         assert isinstance(unreleased, UnreleasedPart)
         unreleased.check_whole()
-        schedule.check_fits(unreleased.statistic, self.plan.adjacency)
+        schedule.check_fits(unreleased.statistic, self.plan.unit.neighbours)
         return self.ledger.reserve_part(line, schedule.name, unreleased.release, description, noise_is_private=private)
 
     def _release(self, unreleased: Unreleased, line: Line) -> tuple[Any, str]:
         assert self.plan is not None
         units = unreleased._open()  # pyright: ignore[reportPrivateUsage]  # the one line that opens a private sum
-        noisy, sha256 = noised(line.mechanism, units, unreleased.statistic, self.plan.adjacency, self.noise)
+        noisy, sha256 = noised(line.mechanism, units, unreleased.statistic, self.plan.unit.neighbours, self.noise)
         noisy.flags.writeable = False
         if isinstance(unreleased, UnreleasedHistogram):
             selected = unreleased._select(noisy)  # pyright: ignore[reportPrivateUsage]
@@ -164,7 +164,7 @@ class Billboard:
         None: answers are flipped, and nothing is added.
         """
         assert self.plan is not None
-        return self._line(statistic.name).mechanism.noise_std(statistic, self.plan.adjacency)
+        return self._line(statistic.name).mechanism.noise_std(statistic, self.plan.unit.neighbours)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -194,14 +194,14 @@ class Billboard:
     def _describe(self, line: Line, statistic: Statistic) -> dict[str, Any]:
         """What the ledger says of a post, for people; the price is in the line."""
         assert self.plan is not None
-        sensitivity = statistic.sensitivity.under(self.plan.adjacency)
+        sensitivity = statistic.sensitivity.under(self.plan.unit.neighbours)
         return {
             "shape": list(statistic.shape),
             "layout": statistic.layout,
             "grid": statistic.grid.exponent,
             "sensitivity": sensitivity,
             "norm": statistic.sensitivity.norm,
-            "noise_std": line.mechanism.noise_std(statistic, self.plan.adjacency),
+            "noise_std": line.mechanism.noise_std(statistic, self.plan.unit.neighbours),
         }
 
 

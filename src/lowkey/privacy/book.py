@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from lowkey.errors import BudgetError, InputError, LedgerError, LowkeyError, PlanError
 from lowkey.privacy.chain import Head, Record, broken
@@ -28,6 +29,13 @@ ODOMETER = (
     "This ledger has no total and holds {plans} plans. If a later one was chosen after seeing what an earlier one posted, "
     "epsilon is an odometer, what was spent so far, and no bound that was fixed before; a ledger with a total has one."
 )
+
+
+KINDS: dict[str, dict[str, type]] = {  # what such a line says besides
+    "reserve": {"noise_is_private": bool, "statistic": dict},
+    "part": {"stream": str, "name": str, "release": int, "noise_is_private": bool, "statistic": dict},
+    "commit": {"reservation": int, "sha256": str},
+}
 
 
 class Reading:
@@ -55,6 +63,9 @@ class Reading:
         self.last, self.count = record, self.count + 1
 
     def _take(self, record: Record) -> None:
+        for name, kind in KINDS.get(record["kind"], {}).items():
+            if type(record[name]) is not kind:
+                raise TypeError
         match record["kind"]:
             case "open" | "total":
                 self.total = None if record["total"] is None else (float(record["total"][0]), float(record["total"][1]))
@@ -65,25 +76,18 @@ class Reading:
                 self.spent.append(line)
                 self.posts[line] += 1
             case "part":
-                self._expect(record, stream=str, name=str, release=int)
+                pass
             case "commit":
-                self._expect(record, reservation=int, sha256=str)
                 if not 0 <= record["reservation"] < self.count:
                     raise ValueError
             case _:
                 raise ValueError
-        if record["kind"] in ("reserve", "part"):
-            self._expect(record, noise_is_private=bool, statistic=dict)
-
-    @staticmethod
-    def _expect(record: Record, **kinds: type) -> None:
-        if any(type(record[name]) is not kind for name, kind in kinds.items()):
-            raise TypeError
 
 
 class Book:
     """The lines of a ledger, read: nothing here writes."""
 
+    path: Path | None = None  # of the file, where there is one
     records: list[Record]
     _reading: Reading | None = None
 
@@ -121,6 +125,11 @@ class Book:
         """Of all posts, those that are alike taken together, and of ``more``."""
         posts = self._read().posts
         return price((*(replace(line, times=line.times * count) for line, count in posts.items()), *more), delta)
+
+    def check_total(self, more: Sequence[Line], held: Sequence[Line] = (), delta: float | None = None) -> None:
+        """Refuse ``more`` that does not fit beside what was spent and is held; a fit's own ``delta`` is for words."""
+        if self.total is not None and self.price(self.total[1], (*held, *more)).epsilon > self.total[0]:
+            raise too_much(self, more, held, delta)
 
     def guarantee(self, delta: float | None = None) -> Guarantee:
         """What holds for everyone in the data, for all posts on this ledger together."""
@@ -202,7 +211,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     return math.floor(epsilon * (1.0 - 1e-7) * digits) / digits
 
 
-def too_much(book: Book, more: Sequence[Line], held: Sequence[Line], delta: float | None, place: object) -> BudgetError:
+def too_much(book: Book, more: Sequence[Line], held: Sequence[Line], delta: float | None) -> BudgetError:
     """What a spend is refused with: what would fit in its place, for the delta that was asked for."""
     assert book.total is not None
     epsilon, of_total = book.total
@@ -210,7 +219,7 @@ def too_much(book: Book, more: Sequence[Line], held: Sequence[Line], delta: floa
     own = sum(line.times * line.mechanism.own_delta for line in more)
     asked = of_total if delta is None else delta
     fits = epsilon_of(fitting_mu(book, book.total, held, numbers, own), asked - own)
-    where = "" if place is None else f" lowkey ledger plan {place} divides it;"
+    where = "" if book.path is None else f" lowkey ledger plan {book.path} divides it;"
     return BudgetError(
         what=f"the budget of these people {'would be' if fits else 'is'} used up",
         got=f"{at_most(book.price(of_total).epsilon, 4)} of epsilon = {epsilon:g} spent at delta = {of_total:g}"

@@ -20,19 +20,32 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lowkey.errors import BudgetError, LedgerError, refuse
-from lowkey.privacy.book import START, Book, check_units, held_lines, too_much
-from lowkey.privacy.chain import Anchor, Head, Record, broken, record_hash, sync, verify_chain, write_head, write_line
+from lowkey.privacy.book import START, Book, check_units, held_lines
+from lowkey.privacy.chain import (
+    Anchor,
+    Head,
+    Hold,
+    Record,
+    broken,
+    is_held,
+    one_writer,
+    record_hash,
+    sync,
+    verify_chain,
+    write_head,
+    write_line,
+)
 from lowkey.privacy.kept import Paid
-from lowkey.privacy.locks import Hold, is_held, one_writer
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
+from lowkey.privacy.stream import Schedule
 
 FORMAT = 1
 UNWRITTEN = {
@@ -65,6 +78,7 @@ class Ledger(Book):
         anchor: str | Path | None = None,
     ) -> None:
         self.path = None if path is None else Path(path).resolve()  # a link and what it points to are one ledger
+        self._head_file = Path() if self.path is None else self.path.with_name(self.path.name + ".head")
         self.records: list[Record] = []
         self._end = 0  # bytes of the file that are verified
         self._file = -1  # while it is locked
@@ -78,7 +92,14 @@ class Ledger(Book):
             self._catch_up()
             self._check_known(expected)
             if not self.records:
-                self._append({"kind": "open", "format": FORMAT, "id": uuid.uuid4().hex, "total": _pair(total)})
+                self._append(
+                    {
+                        "kind": "open",
+                        "format": FORMAT,
+                        "id": uuid.uuid4().hex,
+                        "total": None if total is None else list(total),
+                    }
+                )
             elif total is not None and self.total is None:
                 self._limit(total)
             elif total is not None and self.total != tuple(total):
@@ -100,7 +121,7 @@ class Ledger(Book):
                 needed="a total that holds what was spent",
                 try_="a larger total",
             )
-        self._append({"kind": "total", "total": _pair(total)})
+        self._append({"kind": "total", "total": list(total)})
 
     # Writing ---------------------------------------------------------------------------------------------------------
     def add_plan(self, plan: Plan, then: tuple[Line, ...] = (), instead: Hold | None = None) -> Hold:
@@ -117,22 +138,21 @@ class Ledger(Book):
                     raise broken("a stream of this name is booked on it already")
             if instead is not None:
                 instead.end()
-            self._check_total((*plan.lines, *then), held_lines(self.records, self._is_held), plan.delta)
+            self.check_total((*plan.lines, *then), held_lines(self.records, self._is_held), plan.delta)
             hold = Hold(self.path, len(self.records))
             held = {"then": [line.to_json() for line in then]} if then else {}
             self._append({"kind": "plan", "plan": plan.to_json(), **held})
             self._holds[hold.seq] = hold
-            self._book(hold.seq, plan)
+            if plan.schedule is not None:
+                self._book(hold.seq, plan, plan.schedule)
             return hold
 
-    def _book(self, seq: int, plan: Plan) -> None:
+    def _book(self, seq: int, plan: Plan, schedule: Schedule) -> None:
         """A stream is reserved in full, whatever comes of it. Where that was cut off, it is done before the first part."""
-        if plan.schedule is None:
-            return
         done = {r["line"]["name"] for r in self.records if r["kind"] == "reserve" and r.get("plan") == seq}
         missing = tuple(line for line in plan.lines if line.name not in done)
-        self._check_total(missing)
-        booked = {"stream": plan.schedule.name, "releases": plan.schedule.horizon}
+        self.check_total(missing)
+        booked = {"stream": schedule.name, "releases": schedule.horizon}
         for line in missing:
             record = {"kind": "reserve", "line": line.to_json(), "statistic": booked, "noise_is_private": True}
             self._append({**record, "plan": seq})
@@ -148,7 +168,7 @@ class Ledger(Book):
             paid.check_free(self._is_held(paid.latest))
             if instead is not None:
                 instead.end()
-            self._check_total(paid.left, held_lines(self.records, self._is_held), plan.delta)
+            self.check_total(paid.left, held_lines(self.records, self._is_held), plan.delta)
             goes_on = paid.goes_on(self.records)
             if not goes_on and not pay_again:
                 raise paid.unpaid(plan, self.price(plan.delta, paid.left))
@@ -168,7 +188,7 @@ class Ledger(Book):
         record = {"kind": "reserve", "line": one.to_json(), "statistic": description, "noise_is_private": noise_is_private}
         with self._locked():
             self._catch_up()
-            self._check_total((one,))
+            self.check_total((one,))
             return self._append(record if plan is None else {**record, "plan": plan})
 
     def parts(self, stream: str) -> Parts:
@@ -183,7 +203,8 @@ class Ledger(Book):
             self._catch_up()
             parts = Parts.of(self.records, stream)
             parts.check_next(line.name, release)
-            self._book(parts.seq, parts.plan)
+            assert parts.plan.schedule is not None
+            self._book(parts.seq, parts.plan, parts.plan.schedule)
             return self._append(
                 {
                     "kind": "part",
@@ -209,35 +230,27 @@ class Ledger(Book):
             self._catch_up()
             return held_lines(self.records, self._is_held)
 
-    def _check_total(self, more: Sequence[Line], held: Sequence[Line] = (), delta: float | None = None) -> None:
-        if self.total is not None and self.price(self.total[1], (*held, *more)).epsilon > self.total[0]:
-            raise too_much(self, more, held, delta, self.path)
-
     def _append(self, record: Record) -> int:
         record = {"seq": len(self.records), **record, "prev": self.head}
         record["hash"] = record_hash(record)
         if self.path is not None:
-            self._write(json.dumps(record, sort_keys=True) + "\n", record)
+            data = (json.dumps(record, sort_keys=True) + "\n").encode()
+            try:
+                write_line(self._file, self._end, data, lambda: write_head(self._head_file, record))
+                if record["seq"] == 0:
+                    sync(self.path.parent)
+            except OSError as error:
+                raise LedgerError(
+                    what=f"the ledger {self.path} can't be written",
+                    got=error.strerror or type(error).__name__,
+                    needed="a disk with room and permission",
+                    try_=f"freeing some space; {UNWRITTEN.get(record['kind'], 'nothing was posted')}",
+                ) from None
+            self._end += len(data)
         self.records.append(record)
         if self._anchor is not None:  # after the line: an anchor that is behind its ledger is no contradiction
             self._anchor.move(record)
         return record["seq"]
-
-    def _write(self, text: str, record: Record) -> None:
-        assert self.path is not None
-        data = text.encode()
-        try:
-            write_line(self._file, self._end, data, lambda: write_head(self._side(".head"), record))
-            if record["seq"] == 0:
-                sync(self.path.parent)
-        except OSError as error:
-            raise LedgerError(
-                what=f"the ledger {self.path} can't be written",
-                got=error.strerror or type(error).__name__,
-                needed="a disk with room and permission",
-                try_=f"freeing some space; {UNWRITTEN.get(record['kind'], 'nothing was posted')}",
-            ) from None
-        self._end += len(data)
 
     # Reading ---------------------------------------------------------------------------------------------------------
     def _catch_up(self) -> None:
@@ -253,19 +266,14 @@ class Ledger(Book):
         whole = text[: text.rfind(b"\n") + 1]
         self.records += verify_chain(whole, self.head, len(self.records))
         self._end += len(whole)
-        head = self._side(".head")
-        if head.exists():
-            known = Head.read(head)
+        if self._head_file.exists():
+            known = Head.read(self._head_file)
             if known is None or not known.is_in(self.records):
                 raise broken("its end is missing or is not what was last written")
         elif len(self.records) > 1:
             raise broken("its .head file is missing")
         if self._anchor is not None:
             self._anchor.check(self.records)
-
-    def _side(self, suffix: str) -> Path:
-        assert self.path is not None
-        return self.path.with_name(self.path.name + suffix)
 
     @contextmanager
     def _locked(self) -> Generator[None]:
@@ -290,7 +298,3 @@ class Ledger(Book):
         if not ledger.records:
             raise broken("it is empty")
         return ledger
-
-
-def _pair(total: tuple[float, float] | None) -> list[float] | None:
-    return None if total is None else list(total)

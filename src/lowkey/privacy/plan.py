@@ -9,14 +9,20 @@ from typing import Any
 
 from lowkey.errors import LedgerError, PlanError, refuse
 from lowkey.privacy.gaussian import gaussian_mu
-from lowkey.privacy.guarantee import Guarantee
-from lowkey.privacy.kinds import mechanism_from_json
-from lowkey.privacy.mechanisms import Gaussian, Mechanism, NoNoise
+from lowkey.privacy.guarantee import USER, Guarantee, Unit
+from lowkey.privacy.mechanisms import (
+    Gaussian,
+    Laplace,
+    Mechanism,
+    NoNoise,
+    SymmetricGaussian,
+    ThresholdedGaussian,
+)
 from lowkey.privacy.noise import log_ratio
 from lowkey.privacy.price import MOST_POSTS, Price, price
+from lowkey.privacy.randomized_response import RandomizedResponse
+from lowkey.privacy.repeat_and_select import RepeatAndSelect
 from lowkey.privacy.stream import Schedule
-from lowkey.privacy.sums import Adjacency
-from lowkey.privacy.unit import USER, Unit
 
 MOST_NUMBERS = 2**50  # of one post, as a line read from a file may say
 
@@ -136,10 +142,6 @@ class Plan:
         return cls(method, tuple(noisy), delta, **fields)
 
     @property
-    def adjacency(self) -> Adjacency:
-        return self.unit.neighbours
-
-    @property
     def price(self) -> Price:
         return price(self.lines, self.delta)
 
@@ -162,7 +164,7 @@ class Plan:
             "method": self.method,
             "lines": [line.to_json() for line in self.lines],
             "delta": self.delta,
-            "adjacency": self.adjacency,
+            "adjacency": self.unit.neighbours,
             "unit": self.unit.name,
             "public": list(self.public),
             "caveats": list(self.caveats),
@@ -174,11 +176,11 @@ class Plan:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Plan:
         parsed: dict[str, Any] = dict(fields)
+        parsed["lines"] = tuple(Line.from_json(line) for line in fields["lines"])
         name, neighbours = parsed.pop("unit"), parsed.pop("adjacency")
         parsed["unit"] = Unit.named(
             "user-values" if name == "user" and fields["method"] in VALUES_ONLY else name, neighbours
         )
-        parsed["lines"] = tuple(Line.from_json(line) for line in fields["lines"])
         if "schedule" in fields:
             parsed["schedule"] = Schedule.from_json(fields["schedule"])
         parsed["public"], parsed["caveats"] = tuple(fields["public"]), tuple(fields["caveats"])
@@ -201,3 +203,33 @@ def check_epsilon_delta(epsilon: float, delta: float) -> None:
         refuse("epsilon", got=repr(epsilon), needed="a finite number above 0", try_="epsilon=1.0 (smaller protects more)")
     if not 0.0 < delta < 1.0:
         refuse("delta", got=repr(delta), needed="a number between 0 and 1", try_="delta=1e-6, well below 1/users")
+
+
+KINDS: dict[str, type[Mechanism]] = {
+    m.kind: m
+    for m in (Gaussian, SymmetricGaussian, ThresholdedGaussian, Laplace, RandomizedResponse, RepeatAndSelect, NoNoise)
+}
+
+MOST = {"max_keys": 2**24}  # the price of a selection is computed for every number of keys up to it
+
+
+def mechanism_from_json(fields: dict[str, Any]) -> Mechanism:
+    """The inverse of ``to_json``. A kind that is not known has no known price, so nothing is said about it."""
+    rest = dict(fields)
+    kind = rest.pop("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise LedgerError(
+            what="a post of an unsupported kind",
+            got=repr(kind)[:40],
+            needed=", ".join(KINDS),
+            try_="a newer version of lowkey",
+        )
+    for name, value in rest.items():
+        if not (isinstance(value, str) or (type(value) in (int, float) and abs(value) <= MOST.get(name, math.inf))):
+            raise LedgerError(
+                what=f"a post of kind {kind!r}",
+                got=f"something else as its {str(name)[:40]!r}",
+                needed="a number that such a post can have",
+                try_="the ledger as it was written",
+            )
+    return KINDS[kind](**rest)

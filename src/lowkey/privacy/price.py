@@ -101,11 +101,11 @@ def price(lines: Iterable[Line], delta: float) -> Price:
         raise PlanError(
             what="posts without end", got="more than are ever made", needed=f"at most {MOST_POSTS}", try_="fewer of them"
         )
+    own_delta = sum(line.times * line.mechanism.own_delta for line in lines)
     mu = total_mu(_mu_of_many(line.mechanism.mu, line.times) for line in lines)
     if not lines or math.isinf(mu):
         return Price(math.inf if lines else 0.0, delta, mu)
     slack = log_ratio(sum(line.times * line.size for line in lines), mu)
-    own_delta = sum(line.times * line.mechanism.own_delta for line in lines)
     left = (delta - own_delta) * (1.0 - 2.0 * slack) - (1e-30 if delta else 0.0)
     if left < 0.0 or (left == 0.0 and mu > 0.0):
         raise PlanError(
@@ -115,21 +115,18 @@ def price(lines: Iterable[Line], delta: float) -> Price:
             try_="raise delta or select with a smaller share of it",
         )
     pure = [epsilon for line in lines for _ in range(line.times) if (epsilon := line.mechanism.epsilon) > 0.0]
-    return Price(_epsilon(mu, pure, left) + 2.0 * slack, delta, mu, not pure, own_delta, slack)
+    if pure:  # whoever reads a release of Gaussian posts need not wait for dp_accounting
+        from lowkey.privacy.accounting import composed_epsilon
+
+        epsilon = composed_epsilon(mu, pure, left)
+    else:
+        epsilon = gaussian_epsilon(mu, left)
+    return Price(epsilon + 2.0 * slack, delta, mu, not pure, own_delta, slack)
 
 
 def _mu_of_many(mu: float, times: int) -> float:
     """The root of ``times`` squares, rounded up: the square root and the product are off by half a unit each."""
     return mu if times == 1 or mu == 0.0 else rounded_up(rounded_up(mu * math.sqrt(times)))
-
-
-def _epsilon(mu: float, pure: list[float], delta: float) -> float:
-    """Of Gaussian posts and of pure ones; whoever reads a release of Gaussian posts need not wait for dp_accounting."""
-    if not pure:
-        return gaussian_epsilon(mu, delta)
-    from lowkey.privacy.accounting import composed_epsilon
-
-    return composed_epsilon(mu, pure, delta)
 
 
 def percent(share: float) -> str:

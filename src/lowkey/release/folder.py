@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lowkey.errors import InputError, VerifyError
+from lowkey.errors import InputError, VerifyError, refuse
 from lowkey.privacy.chain import LEDGER
 
 FORMAT = "lowkey-release/1"
@@ -146,6 +146,17 @@ def existing_folder(folder: Any) -> Path:
             try_="another path",
         )
     return path
+
+
+def check_delta(delta: float, expected_users: int | None) -> None:
+    """Refuse a delta that a mechanism would meet which publishes all of one random user."""
+    if expected_users and delta * expected_users >= 1.0:
+        refuse(
+            "delta",
+            got=f"{delta:g}, which allows a release of one user's whole row",
+            needed=f"less than 1/{expected_users}, one over the expected users; better a hundredth of it",
+            try_=f"delta={0.01 / expected_users:.1g}, or force=True",
+        )
 
 
 def check_destination(folder: Any) -> Path:

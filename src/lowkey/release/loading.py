@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from lowkey.data.decoded import most_bytes
 from lowkey.data.domain import MOST_ITEMS, Domain
 from lowkey.data.ids import is_integer, is_text
+from lowkey.data.text_files import most_bytes
 from lowkey.errors import LowkeyError
 from lowkey.model import Model
 from lowkey.privacy.ledger import Ledger

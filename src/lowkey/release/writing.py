@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from safetensors import SafetensorError
 
-from lowkey.errors import InputError, VerifyError, refuse
+from lowkey.errors import InputError, VerifyError
 from lowkey.privacy.chain import sync
 from lowkey.privacy.price import at_most
 from lowkey.release.folder import (
@@ -31,6 +31,7 @@ from lowkey.release.folder import (
     REPORT_PAGE,
     SIGNATURE,
     canonical,
+    check_delta,
     check_destination,
     file_hash,
     files_of,
@@ -40,7 +41,7 @@ from lowkey.release.folder import (
 from lowkey.release.signing import Signer
 from lowkey.release.tensors import describe, describe_origin, write_arrays, write_posts
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
-from lowkey.report.about import checked_about
+from lowkey.report.questions import checked_about
 
 if TYPE_CHECKING:
     from lowkey.model import Model  # which stands on this module
@@ -59,12 +60,12 @@ def write_release(
 ) -> Path:
     """Write ``model`` and the proof of its privacy to a new folder, which appears whole or not at all.
 
-    ``about`` is what only the curator can say (about.py), ``signer`` the curator's key. A delta that allows to publish
+    ``about`` is what only the curator can say (questions.py), ``signer`` the curator's key. A delta that allows to publish
     somebody's whole row needs ``force``.
     """
     guarantee = check_private(model)
     if not force:
-        check_delta(guarantee.delta, model.domain.expected_users)
+        check_delta(guarantee.price.delta, model.domain.expected_users)
     said = checked_about(about or {})
     path = check_destination(folder)
     parent = path.absolute().parent
@@ -98,7 +99,7 @@ def write_release(
 
 def check_private(model: Model) -> Guarantee:
     """The guarantee; refuses what has none, or not the one that was asked for: published noise that is worth less."""
-    guarantee = model.guarantee
+    guarantee = model.ledger.guarantee()
     reason = ""
     asked = [(plan, plan.settings.get("asked_epsilon", math.inf)) for plan in model.ledger.plans()]
     weaker = [(plan, epsilon) for plan, epsilon in asked if plan.price.epsilon > epsilon]
@@ -121,17 +122,6 @@ def check_private(model: Model) -> Guarantee:
             try_="an estimator whose name starts with DP, with an epsilon, the default noise and calibration",
         )
     return guarantee
-
-
-def check_delta(delta: float, expected_users: int | None) -> None:
-    """Refuse a delta that a mechanism would meet which publishes all of one random user."""
-    if expected_users and delta * expected_users >= 1.0:
-        refuse(
-            "delta",
-            got=f"{delta:g}, which allows a release of one user's whole row",
-            needed=f"less than 1/{expected_users}, one over the expected users; better a hundredth of it",
-            try_=f"delta={0.01 / expected_users:.1g}, or force=True",
-        )
 
 
 def facts_of(model: Model, about: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -157,20 +147,21 @@ def software() -> dict[str, str]:
 
 
 def _fill(draft: Path, model: Model, about: Mapping[str, str]) -> None:
+    facts = facts_of(model, about)
     write_arrays(draft / MODEL, model.arrays)
-    pyarrow.parquet.write_table(pa.table({"item": model.domain.item_ids}), draft / ITEMS, compression="zstd")
-    (draft / LEDGER).write_text(model.ledger.dumps(), "utf-8")
     if model.origin is not None:
         write_posts(draft, model.origin)
-    write_words(draft, facts_of(model, about), model.ledger)
+    pyarrow.parquet.write_table(pa.table({"item": model.domain.item_ids}), draft / ITEMS, compression="zstd")
+    (draft / LEDGER).write_text(model.ledger.dumps(), "utf-8")
+    write_words(draft, facts, model.ledger)
 
 
 def write_words(draft: Path, facts: dict[str, Any], ledger: Ledger) -> str:
     """The report, the card and the manifest, which follow from the facts and the ledger; returns the release's id."""
     report = build_report(facts, ledger)
-    (draft / REPORT).write_text(report_text(report), "utf-8")
     (draft / REPORT_PAGE).write_text(report_page(report), "utf-8")
     (draft / CARD).write_text(model_card(report), "utf-8")
+    (draft / REPORT).write_text(report_text(report), "utf-8")
     names = files_of(facts)
     for name in names:
         os.chmod(draft / name, 0o644)

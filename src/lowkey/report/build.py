@@ -13,10 +13,9 @@ from lowkey.privacy.accounting import second_opinion
 from lowkey.privacy.guarantee import OUTSIDE, Guarantee, verdict
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.price import at_most, percent
-from lowkey.report.about import by_the_curator
 from lowkey.report.contents import Accountant, Attack, AuditedReport, Detection, Point, PrivacyReport
 from lowkey.report.posts import describe_history, describe_posts, fits_in_words
-from lowkey.report.questions import questions, registry_entry
+from lowkey.report.questions import by_the_curator, questions, registry_entry
 
 RULES_IN_WORDS = {
     "factors": "A score is how much an item is liked at large, moved by how well it fits the user's own taste, which the "
@@ -62,30 +61,31 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
     """``facts`` are those of the manifest. Fails if a field would be empty or infinite."""
     guarantee = ledger.guarantee()
     unit = guarantee.unit
-    posts = describe_posts(ledger, guarantee.delta)
+    delta, price = guarantee.price.delta, guarantee.price
+    posts = describe_posts(ledger, delta)
     mechanisms = tuple(dict.fromkeys(post.mechanism for post in posts))
     domain, about = facts["domain"], facts.get("about", {})
     n_items = domain["n_items"]
-    found = verdict(guarantee.epsilon, guarantee.delta, domain.get("expected_users"))
+    fits, history = fits_in_words(ledger.plans()), describe_history(ledger, delta)
+    found, statement = verdict(price.epsilon, delta, domain.get("expected_users")), guarantee.sentence()
     report = PrivacyReport(
         title=f"Privacy report: {about.get('product', f'a recommender for {n_items:,} items')}",
         reference=_reference(facts),
         created=facts["created"],
-        about=by_the_curator(about),
-        verdict=str(found),
+        verdict=found.text,
         verdict_level=found.level,
         verdict_good=found.good,
         method=facts["method"],
         what_it_is=RULES_IN_WORDS.get(facts["rule"], f"A model with the rule {facts['rule']!r}."),
-        statement=guarantee.sentence(),
+        statement=statement,
         unit=unit.name,
         protected=unit.protected,
         unit_in_words=unit.in_words,
         adjacency=unit.neighbours,
         adjacency_in_words=unit.compared,
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        mu=guarantee.mu,
+        epsilon=price.epsilon,
+        delta=delta,
+        mu=price.mu,
         trust_model=guarantee.trust,
         public=guarantee.public,
         withheld=unit.withheld,
@@ -94,12 +94,13 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
         erasure=ERASURE.format(protected=unit.protected),
         if_wrong=IF_WRONG,
         posts=posts,
-        fits=fits_in_words(ledger.plans()),
-        history=describe_history(ledger, guarantee.delta),
+        fits=fits,
+        history=history,
         budget=_budget_in_words(ledger, guarantee),
         curve=epsilon_delta_curve(ledger),
         attack=describe_attack(guarantee),
         accountants=accountants(ledger, guarantee),
+        about=by_the_curator(about),
         questions=questions(guarantee, mechanisms, facts),
         registry_entry=registry_entry(guarantee, mechanisms, facts),
         domain={name: "not given" if value is None else value for name, value in domain.items()},
@@ -113,14 +114,14 @@ def build_report(facts: Mapping[str, Any], ledger: Ledger) -> PrivacyReport:
 def accountants(ledger: Ledger, guarantee: Guarantee) -> tuple[Accountant, ...]:
     """Epsilon from the ledger twice, by different roads."""
     lines = ledger.spent()
-    left = guarantee.delta - sum(line.mechanism.own_delta for line in lines)
+    left = guarantee.price.delta - sum(line.mechanism.own_delta for line in lines)
     pure = [epsilon for line in lines if (epsilon := line.mechanism.epsilon) > 0.0]
-    other = second_opinion(guarantee.mu, pure, left)
+    other = second_opinion(guarantee.price.mu, pure, left)
     return (
         Accountant(
             name="lowkey",
             how="exact Gaussian composition in closed form, plus the resolution of the sampler; this is the stated epsilon",
-            epsilon=guarantee.epsilon,
+            epsilon=guarantee.price.epsilon,
         ),
         Accountant(
             name="dp_accounting",
@@ -159,7 +160,7 @@ def _budget_in_words(ledger: Ledger, guarantee: Guarantee) -> str:
     epsilon, delta = ledger.total
     return (
         f"All releases on these people together may cost epsilon {epsilon:g} at delta {delta:g}; "
-        f"{at_most(guarantee.epsilon, 4)} of it is spent."
+        f"{at_most(guarantee.price.epsilon, 4)} of it is spent."
     )
 
 

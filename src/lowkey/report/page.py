@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from html import escape
 
 from lowkey.privacy.price import Price, at_most, percent
-from lowkey.report.about import NOT_STATED
 from lowkey.report.charts import curve_chart, history_chart, share_bars, trade_off_chart
 from lowkey.report.contents import AuditedReport, Post, PrivacyReport
+from lowkey.report.questions import NOT_STATED
 
 STYLE = """
 :root { --ink: #1b1f24; --soft: #59626e; --paper: #fdfdfb; --card: #f2f3ef; --rule: #d8dbd3;
@@ -66,6 +66,14 @@ WORDS = {"True": "yes", "False": "no", "None": "none"}
 
 def report_page(report: PrivacyReport) -> str:
     """The whole page."""
+    attack = report.attack
+    price = Price(report.epsilon, report.delta, report.mu, attack.gaussian, attack.own_delta, attack.slack)
+    trade_off, shares = trade_off_chart(price.detected), share_bars(report.posts)
+    curve = curve_chart(report.curve, report.epsilon, report.delta)
+    parts = (
+        _head(report), _people(report), _promise(report), _attacker(report, trade_off), _spending(report, shares),
+        _accounting(report, curve), _audit(report), _rest(report),
+    )  # fmt: skip
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -73,7 +81,7 @@ def report_page(report: PrivacyReport) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(report.title)}</title><style>{STYLE}</style></head><body>\n"
-        + "\n".join(_sections(part(report)) for part in PARTS)
+        + "\n".join(map(_sections, parts))
         + "\n</body></html>\n"
     )
 
@@ -133,23 +141,21 @@ def _in_turn(bounds: list[str]) -> str:
     return different[0] if len(different) == 1 else different[0].replace(different[0].split()[2], numbers, 1)
 
 
-def _attacker(report: PrivacyReport) -> str:
+def _attacker(report: PrivacyReport, chart: str) -> str:
     rows = "".join(
         f'<tr><td class="number">{100 * d.false_alarms:g} %</td><td class="number">{percent(d.detected)}</td></tr>'
         for d in report.attack.detections
     )
-    attack = report.attack
-    price = Price(report.epsilon, report.delta, report.mu, attack.gaussian, attack.own_delta, attack.slack)
     return (
         f"<h2>What an attacker can at best achieve</h2><p>{escape(report.attack.in_words)}</p>"
-        f'<div class="pair"><figure>{trade_off_chart(price.detected)}<figcaption>Every attack lies in the shaded area; '
+        f'<div class="pair"><figure>{chart}<figcaption>Every attack lies in the shaded area; '
         f"computed from {escape(report.attack.trade_off)}.</figcaption></figure>"
         '<table><tr><th class="number">falsely accused</th><th class="number">found, at most</th></tr>'
         f"{rows}</table></div>"
     )
 
 
-def _spending(report: PrivacyReport) -> str:
+def _spending(report: PrivacyReport, bars: str) -> str:
     rows = "".join(
         f"<tr><td><b>{escape(p.what)}</b><br><code>{escape(p.name)}</code>, {p.posts} × {_size(p)} numbers</td>"
         f"<td>{escape(p.mechanism)}: {escape(p.noise)}<br><span class='soft'>{escape(p.note)}; {escape(report.protected)}: "
@@ -160,7 +166,7 @@ def _spending(report: PrivacyReport) -> str:
     if len(report.history.values) > 1:
         fits = f'<div class="pair"><figure>{history_chart(report.history)}</figure><div>{fits}</div></div>'
     return (
-        f"<h2>What was posted, and its share of the budget</h2>{share_bars(report.posts)}{fits}"
+        f"<h2>What was posted, and its share of the budget</h2>{bars}{fits}"
         f"<table><tr><th>noisy sums</th><th>noise</th></tr>{rows}</table>"
     )
 
@@ -170,7 +176,7 @@ def _size(post: Post) -> str:
     return f"{'at most ' if post.mechanism == 'thresholded-gaussian' else ''}{post.numbers_each:,}"
 
 
-def _accounting(report: PrivacyReport) -> str:
+def _accounting(report: PrivacyReport, chart: str) -> str:
     rows = "".join(
         f'<tr><td><b>{escape(a.name)}</b><br><span class="soft">{escape(a.how)}</span></td>'
         f'<td class="number">{at_most(a.epsilon, 7)}</td></tr>'
@@ -178,7 +184,7 @@ def _accounting(report: PrivacyReport) -> str:
     )
     return (
         "<h2>Accounting</h2><p>Epsilon at the stated delta, computed from the ledger by two accountants:</p>"
-        f'<div class="pair"><figure>{curve_chart(report.curve, report.epsilon, report.delta)}<figcaption>All pairs on the '
+        f'<div class="pair"><figure>{chart}<figcaption>All pairs on the '
         "line hold at once; the dot is the stated one.</figcaption></figure>"
         f'<table><tr><th>accountant</th><th class="number">epsilon</th></tr>{rows}</table></div>'
     )
@@ -220,6 +226,3 @@ def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
 
 def _table(pairs: Iterable[tuple[str, str]]) -> str:
     return "<table>" + "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in pairs) + "</table>"
-
-
-PARTS = (_head, _people, _promise, _attacker, _spending, _accounting, _audit, _rest)

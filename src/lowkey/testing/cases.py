@@ -10,8 +10,7 @@ import numpy as np
 
 from lowkey.data.domain import Domain
 from lowkey.data.ids import splitmix64
-from lowkey.data.ratings import Ratings
-from lowkey.data.rows import HeldRows
+from lowkey.data.ratings import HeldRows, Ratings
 
 N_ITEMS, N_USERS = 16, 30
 DOMAINS = {

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from lowkey.data.rows import row_keys
+from lowkey.data.ratings import row_keys
 from lowkey.engines.local import LocalEngine
 from lowkey.errors import AbsentError, InputError
 from lowkey.privacy.billboard import Billboard

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lowkey.engines.base import Engine, kernel_threads
+from lowkey.engines.local import Engine, kernel_threads
 from lowkey.kernels.sweep import Sweep
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
@@ -60,7 +60,7 @@ class Record:
 
     @property
     def adjacency(self) -> Any:
-        return self.plan.adjacency
+        return self.plan.unit.neighbours
 
 
 @dataclass

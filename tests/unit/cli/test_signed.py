@@ -209,5 +209,5 @@ def test_a_verdict_has_thresholds() -> None:
     assert levels == ["strong", "reasonable", "reasonable", "weak", "weak", "none"]
     assert verdict(1.0, 1e-4, 1000).good
     assert not verdict(1.0, 5e-4, 1000).good  # below one over the people, and not by far
-    assert "whole row" in verdict(1.0, 1e-3, 1000).delta_in_words
-    assert "not stated" in verdict(1.0, 1e-3, None).delta_in_words
+    assert "whole row" in verdict(1.0, 1e-3, 1000).text
+    assert "not stated" in verdict(1.0, 1e-3, None).text

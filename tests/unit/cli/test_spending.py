@@ -107,10 +107,10 @@ class Cut(lk.DPBias):
 def test_a_release_that_is_cut_off_goes_on_and_pays_nothing_twice(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, how: str, shared: bool
 ) -> None:
-    from lowkey.cli import rehearsal, training
+    from lowkey.cli import paid, training
 
     monkeypatch.setattr(training, "estimator", lambda name: Cut)
-    monkeypatch.setattr(rehearsal, "rehearse", lambda order: None)
+    monkeypatch.setattr(paid, "rehearse", lambda order, place: None)
     ledger = tmp_path / "people.jsonl"
     line = f"release {GOOD} {f'--ledger {ledger} --total-epsilon 2' if shared else ''} --out {tmp_path / 'r'} -q"
     assert lowkey(f"{line} --resume") == 2  # nothing was cut off yet

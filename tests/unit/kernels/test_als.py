@@ -12,10 +12,8 @@ from numba import get_num_threads
 
 import lowkey as lk
 from lowkey.data.ids import splitmix64
-from lowkey.data.ratings import Block
-from lowkey.data.rows import HeldRows
-from lowkey.engines.base import no_sums
-from lowkey.engines.local import LocalEngine
+from lowkey.data.ratings import Block, HeldRows
+from lowkey.engines.local import LocalEngine, no_sums
 from lowkey.kernels.als import FACTOR_GRID, ItemEquations
 from lowkey.kernels.item_equations import SINGLE_RANK, _towards_zero, add_equations, deal
 from lowkey.kernels.user_factors import user_factors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lowkey.data.ratings import Block
-from lowkey.engines.base import no_sums
+from lowkey.engines.local import no_sums
 from lowkey.kernels import factors as kernel
 from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, LARGEST_EXCESS, FactorRound
 from lowkey.linalg.packed import unpack

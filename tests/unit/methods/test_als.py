@@ -10,7 +10,7 @@ from resolved import with_settings
 from sklearn.base import clone
 
 import lowkey as lk
-from lowkey.data.rows import HeldRows
+from lowkey.data.ratings import HeldRows
 from lowkey.data.synthetic import planted_low_rank, taste
 from lowkey.errors import InputError
 from lowkey.evaluation.protocol import evaluate

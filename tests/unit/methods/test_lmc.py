@@ -11,7 +11,7 @@ import scipy.sparse
 from resolved import with_settings
 
 import lowkey as lk
-from lowkey.engines.base import no_sums
+from lowkey.engines.local import no_sums
 from lowkey.errors import InputError
 from lowkey.kernels.lmc import GradientRound, RowStart, RowStep
 from lowkey.kernels.spectral_start import StartGram

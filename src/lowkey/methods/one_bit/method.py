@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from lowkey.data.domain import Domain
 from lowkey.data.positions import Positions
 from lowkey.data.ratings import Ratings
-from lowkey.engines.base import Engine
+from lowkey.engines.local import Engine
 from lowkey.errors import InputError, refuse
 from lowkey.linalg.norms import leading_svd
 from lowkey.methods.base import Budget, Recommender, Released
@@ -32,8 +32,8 @@ from lowkey.methods.one_bit.perturbations import PERTURBATIONS, NoPerturbation, 
 from lowkey.methods.one_bit.settings import OneBitSettings
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from lowkey.privacy.guarantee import Unit
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
-from lowkey.privacy.unit import Unit
 
 Array = NDArray[np.float64]
 UNITS = {name: Unit(name, "values", "replace-one") for name in ("rating", "user")}

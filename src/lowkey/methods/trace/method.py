@@ -19,8 +19,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from lowkey.data.trace import DenseMeasurements, Measurements, TraceRecords, from_flat_csr, measurements_of, without_cells
-from lowkey.engines.base import Engine
-from lowkey.engines.local import LocalEngine
+from lowkey.engines.local import Engine, LocalEngine
 from lowkey.errors import refuse
 from lowkey.kernels.trace_regression import SpectralStart, TangentGradient, largest_projection, largest_whitened
 from lowkey.linalg.lowrank import FixedRank, shrunk_values, tangent_size, truncated
@@ -30,10 +29,9 @@ from lowkey.methods.curator import Curator
 from lowkey.methods.trace.bounds import UNCLIPPED, TraceFacts
 from lowkey.methods.trace.whitening import Whitener
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.guarantee import Guarantee
+from lowkey.privacy.guarantee import Guarantee, Unit
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.plan import Plan, Request, check_epsilon_delta
-from lowkey.privacy.unit import Unit
 
 UNITS = {
     "records": Unit("record", "everything", "replace-one"),
