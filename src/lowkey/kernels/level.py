@@ -4,10 +4,11 @@
 |---|---|
 | m | a user's number of ratings |
 | v = m/(m + PULL) | the weight of a user's own mean: one rating says little of it; in [0, 1) |
-| v1 = (m - 1)/m | the weight of a user's own variance; in [0, 1) |
+| c = (m - 1)/m | the weight of a user's own variance; in [0, 1) |
+| z | how far a rating lies from the center, in units of ``reach``, clipped to [-1, 1] |
 
 Paper: McSherry and Mironov 2009, section 4 (a global mean first). Deviates: users weigh alike, whatever their number of
-ratings; the spread within and between users (Henderson 1953, method 1) is posted too.
+ratings; how far they spread in all, and how alike a user's own ratings are (Henderson 1953, method 1), is posted too.
 """
 # Bodies compiled by numba are untyped for the checker:
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
@@ -29,9 +30,8 @@ from lowkey.privacy.sums import Sensitivity, Statistic
 
 BITS = 26
 PULL = 4.0  # ratings that a user's own mean is damped by
-LEAST_SHARE = 1.0 / (1.0 + PULL)  # bounds v/m = 1/(m + PULL), as m is 1 or more
+HALF = 0.5  # of all that is known of a user's spread but what the own ratings have in common: that is the least
 GRID = Grid.for_bound(1.0, BITS)
-CELLS = (1.0, 1.0, 1.0, LEAST_SHARE, 1.0)  # the box that holds what a user adds to the spread
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,24 @@ class Level(Sweep):
 
 @dataclass(frozen=True)
 class Spread(Sweep):
-    """(v1 min(s^2/cap, 1), v1, v min(o^2/cap, 1), v/m, v): s^2 is the unbiased variance of a user's own ratings, o the
-    distance of their mean from ``center``, ``cap`` a public bound on both.
+    """(c q p, c q/2, c/2, 1/2): q is the mean of a user's z^2, p the mean of z z' over all pairs of two ratings, over q.
 
-    Every user adds a point of the box [0, 1] x [0, 1] x [0, 1] x [0, 1/5] x [0, 1] (``CELLS``). Neither a point of it nor
-    the difference of two is longer than its diagonal: sqrt(4 + 1/25) under both adjacencies. On the grid: whoever's
-    whole numbers lie outside adds nothing.
+    So q holds all of the variance, and q p what a user's ratings have in common. Of (a, b, d) = (c q p, c q, c) it is
+    known that |a| <= b <= d < 1. Add/remove: sqrt(1 + 3/4). Replace-one: the last one cancels, (a - a')^2 <= (b + b')^2,
+    and (b + b')^2 + (b - b')^2/4 + (d - d')^2/4 is convex, so largest where all of them are 1: at most 4, so 2. On the
+    grid: both hold for all whole numbers a, b/2, d/2 of that order, and who is not among them adds nothing.
     """
 
     center: float
-    cap: float
+    reach: float
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
-        diagonal = math.sqrt(sum(cell * cell for cell in CELLS))
-        return (Statistic("spread", (len(CELLS),), GRID, Sensitivity(diagonal, diagonal), 1 << BITS),)
+        bound = Sensitivity(math.sqrt(1.0 + 3.0 * HALF**2), 2.0)
+        return (Statistic("spread", (4,), GRID, bound, 1 << BITS),)
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
-        most = np.array([GRID.units(cell) for cell in CELLS])
-        _add_spread(block.offsets, block.values, self.center, self.cap, GRID.step, most, sums["spread"])
+        _add_spread(block.offsets, block.values, self.center, self.reach, GRID.step, sums["spread"])
         return None
 
 
@@ -86,12 +85,9 @@ def within_cone(height, width, most):
 
 
 @njit(cache=True, nogil=True)
-def within_box(units, most):
-    """Whether every whole number is between 0 and its ``most``: the last word on a user's spread."""
-    inside = True
-    for k in range(len(units)):
-        inside &= 0 <= units[k] <= most[k]
-    return inside
+def in_order(alike, square, weight, most):
+    """Whether |``alike``| <= 2 ``square`` <= 2 ``weight`` <= ``most``: the last word on a user's spread."""
+    return -2 * square <= alike <= 2 * square and square <= weight and 2 * weight <= most
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -128,25 +124,23 @@ def _add_level(offsets, values, middle, half, step, level):
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _add_spread(offsets, values, center, cap, step, most, spread):
-    units = np.empty(5, np.int64)
+def _add_spread(offsets, values, center, reach, step, spread):
     for u in range(len(offsets) - 1):
-        lo, hi = offsets[u], offsets[u + 1]
-        if hi == lo:
+        m, total, squares, sound = float(offsets[u + 1] - offsets[u]), 0.0, 0.0, True
+        for p in range(offsets[u], offsets[u + 1]):
+            sound &= math.isfinite(values[p])
+            z = clipped((values[p] - center) / reach, -1.0)
+            total += z
+            squares += z * z
+        if m == 0.0 or not sound:
             continue
-        m = float(hi - lo)
-        mean = own_mean(values, lo, hi, center)
-        squares = 0.0
-        for p in range(lo, hi):
-            squares += (values[p] - center - mean) ** 2
-        if not math.isfinite(squares + mean * mean):
-            continue
-        weight, own = m / (m + PULL), (m - 1.0) / m
-        units[0] = to_units(own * clipped(squares / max(m - 1.0, 1.0) / cap, 0.0), step)
-        units[1] = to_units(own, step)
-        units[2] = to_units(weight * clipped(mean * mean / cap, 0.0), step)
-        units[3] = to_units(weight / m, step)
-        units[4] = to_units(weight, step)
-        if within_box(units, most):
-            for k in range(5):
-                spread[k] += units[k]
+        weight = HALF * (m - 1.0) / m
+        square = to_units(weight * squares / m, step)
+        common = (total * total - squares) / ((m - 1.0) * squares)
+        alike = np.int64(2.0 * square * clipped(common, -1.0))
+        weight = to_units(weight, step)
+        if in_order(alike, square, weight, np.int64(1.0 / step)):
+            spread[0] += alike
+            spread[1] += square
+            spread[2] += weight
+            spread[3] += to_units(HALF, step)

@@ -55,13 +55,14 @@ def item_effects(
     v = 1/(sum of std_r^-2) + sampling E N. Over N and b, y has mean
     E N (a + s x) and variance E N^2 t^2 + v, so the best linear prediction is
     m + E N t^2/(E N^2 t^2 + v) (y - E N m), m = a + s x, of variance t^2 (1 - (E N)^2 t^2/(E N^2 t^2 + v)).
-    a and s are generalised least squares with the prior N(0, t^2); t^2 is that of the largest likelihood on a
-    logarithmic grid. Where the noise drowns the effects, trend and gain fall to 0, and so do they.
+    a and s are generalised least squares with the prior N(0, t^2). All is the mean over t^2 on a logarithmic grid, each
+    as likely as it makes the posts: the likeliest alone may be a chance. Where the noise drowns the effects, trend and
+    gain fall to 0, and so do they.
 
     ``features`` (n_items, k) stand beside x in the trend, with slopes of variance l t^2. ``public`` are effects b' of
     other people and their variances r: b' = b + c + N(0, r + d t^2), d being how far the two crowds are apart. Given b',
     b has the mean m + k (b' - c - m) and the variance t^2 (1 - k), k = 1/(1 + d + r/t^2), in place of m and t^2.
-    l and d are those of the largest likelihood of the posts, too: l = 0 and d = infinity leave what was there without.
+    l and d are those of the largest likelihood of the posts: l = 0 and d = infinity leave what was there without.
     """
     stds = np.array([r.std for r in rounds])
     precision = stds**-2.0 if stds.min() > 0.0 else (stds == 0.0).astype(float)
@@ -71,12 +72,17 @@ def item_effects(
     columns = [trend_of(counts)] if features is None else [trend_of(counts), features]
     design = np.column_stack([np.ones(len(own)), *columns])
     seen = _Seen(np.average(said, axis=0, weights=precision), noise + own, counts, design, public)
-    prior = seen.likeliest(sampling * np.geomspace(1e-4, 10.0, 60))
-    mean, spread = seen.given_public(prior, seen.trend(prior)[0])
-    gain = counts.means * spread / (counts.squares * spread + seen.noise)
-    means = mean + gain * (seen.sums - counts.means * mean)
-    variances = np.maximum(spread * (1.0 - gain * counts.means), TINY * spread)
-    return Effects(means, variances, float(prior.spread), prior.apart, features is not None and prior.trust > NO_TRUST)
+    spreads = sampling * np.geomspace(1e-4, 10.0, 60)
+    likeliest = seen.likeliest(spreads)
+    priors = [likeliest._replace(spread=float(spread)) for spread in spreads]
+    lines, likelihoods = zip(*(seen.trend(prior) for prior in priors), strict=True)
+    chances = np.exp(np.array(likelihoods) - max(likelihoods))
+    chances /= chances.sum()
+    found = np.array([seen.effects(prior, line) for prior, line in zip(priors, lines, strict=True)])
+    means, variances = np.tensordot(chances, found, 1)
+    variances += chances @ (found[:, 0] - means) ** 2
+    trusted = features is not None and likeliest.trust > NO_TRUST
+    return Effects(means, variances, float(chances @ spreads), likeliest.apart, trusted)
 
 
 class _Prior(NamedTuple):
@@ -116,6 +122,15 @@ class _Seen:
             # The first of a source's grid is to leave it alone: chance may look a little better than that.
             found = tried[best if name == "spread" or likelihoods[best] > likelihoods[0] + CLEAR else 0]
         return found
+
+    def effects(self, prior: _Prior, line: Array) -> tuple[Array, Array]:
+        """Posterior means and variances."""
+        counts = self.counts
+        mean, spread = self.given_public(prior, line)
+        gain = counts.means * spread / (counts.squares * spread + self.noise)
+        return mean + gain * (self.sums - counts.means * mean), np.maximum(
+            spread * (1.0 - gain * counts.means), TINY * spread
+        )
 
     def given_public(self, prior: _Prior, line: Array) -> tuple[Array, Array]:
         """Means and variances of the effects before the posts."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.kernels.bias import ItemMeans
-from lowkey.kernels.level import PULL, Level, Spread
+from lowkey.kernels.level import HALF, Level, Spread
 from lowkey.methods.base import Settings
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
@@ -25,14 +25,17 @@ from lowkey.privacy.plan import Request
 COUNT_WEIGHT = 0.8  # counts get two fifths of the price of sums and counts together: lists are ranked by them, too
 ROUNDS = 2  # of item means: the second one around what the first one found
 LEVEL_PRIOR = 0.25  # of half the range, squared: how far from the middle of its scale a crowd's mean lies
-SPREAD_CAP = 0.35  # of the rating range: a user's standard deviation or offset that counts in full
-USUAL_STD = 0.22  # of the rating range: a rating around its user's mean, where the post says nothing
-USUAL_SHARE = 0.1  # of a rating's variance that is left in a user's mean, where the post says nothing: ten ratings
-LEAST = 0.05  # of the usual variances: nothing is believed to be smaller
+REACH = 0.5  # of the rating range: further from the level no rating counts
+USUAL_VARIANCE = 0.08  # of the rating range, squared: of all ratings around the level, where the post says nothing
+USUAL_BETWEEN = 0.3  # of it is what users differ by, and at most
+MOST_BETWEEN = 0.9
+LEAST = 0.02  # of the usual variances: nothing is believed to be smaller
+FAR_BELOW = -30.0  # standard errors
 CLIPPED = 0.5  # what a bound of one standard deviation leaves of a residual's square: 0.516 of a normal one's
 LEAST_LEFT = 0.3  # of the variance within users: what item effects leave of it at least
-UNKNOWN_CROWD = (0.04, 0.02)  # shares of level and spread where no number of users is expected
-SIGNAL_FOR_LEVEL = 40.0  # users times mu at which the level's error no longer matters
+UNKNOWN_CROWD = (0.05, 0.05)  # shares of level and spread where no number of users is expected
+ENOUGH = 0.01  # of mu^2 for each of them, but for a crowd so small that they would be lost in noise
+CROWD_FOR_LEVEL, CROWD_FOR_SPREAD = 40.0, 200.0  # users times mu: below, they get more than that; above, less
 
 Array = NDArray[np.float64]
 
@@ -43,7 +46,6 @@ class Crowd(NamedTuple):
     center: float  # g, the level
     within: float  # variance of a user's own ratings: items' effects are still in it
     between: float  # variance of users' offsets
-    typical: float  # ratings of a user: a harmonic mean, about
     users: float  # as expected, or else as posted
     users_std: float  # 0 if expected
 
@@ -82,7 +84,12 @@ class Means:
 
     @property
     def offset_reg(self) -> float:
-        return self.residual_variance / self.crowd.between
+        return self.crowd.within / self.crowd.between
+
+    @property
+    def offset_variance(self) -> float:
+        """What item effects explain of ratings, they explain of users' means alike."""
+        return self.residual_variance / self.offset_reg
 
     @property
     def activity(self) -> float:
@@ -99,11 +106,12 @@ class Means:
 
 def level_shares(settings: Settings, share: float) -> tuple[float, float]:
     """Of the budget for means, what level and spread get: little for a large crowd, up to 0.4 and 0.3 for a small one."""
-    users, signal = settings.domain.expected_users, settings.budget.signal * math.sqrt(share)
+    users = settings.domain.expected_users
     if users is None:
         return UNKNOWN_CROWD
-    level = min(max((SIGNAL_FOR_LEVEL / (signal * users)) ** 2, 0.01), 0.4)
-    return level, min(max(level / 2.0, 0.01), 0.3)
+    crowd = settings.budget.signal * max(users, 1)
+    level = max((CROWD_FOR_LEVEL / crowd) ** 2, min((CROWD_FOR_SPREAD / crowd) ** 2, ENOUGH)) / share
+    return min(level, 0.4), min(level, 0.3)
 
 
 def means_requests(settings: Settings, share: float, rounds: int = ROUNDS) -> list[Request]:
@@ -112,7 +120,7 @@ def means_requests(settings: Settings, share: float, rounds: int = ROUNDS) -> li
     note = "sums and counts, bounded jointly"
     return [
         Request("level", 2, share * level, note="of all ratings"),
-        Request("spread", 5, share * spread, note="within and between users"),
+        Request("spread", 4, share * spread, note="within and between users"),
         Request("item_means", 2 * settings.n_items, share * (1.0 - level - spread), rounds, note=note),
     ]
 
@@ -163,36 +171,44 @@ def _ask_level(settings: Settings, curator: Curator) -> float:
 
 
 def _ask_spread(settings: Settings, center: float, curator: Curator) -> Crowd:
-    """Variances by moments: within users directly; between them E o^2 = between + within/m, solved for the former.
+    """Variances by moments: of all ratings, and what those of a user have in common; what is left is within users.
 
-    A ratio y/n of sums with noise ``std`` has the standard error std sqrt(1 + (y/n)^2)/n; estimates are shrunk to the
-    usual value as far as that says, as if it were drawn from N(usual, usual^2).
+    A ratio y/n of sums with noise ``std`` has the standard error std sqrt(1 + (y/n)^2)/n.
     """
-    cap = (SPREAD_CAP * settings.spread) ** 2
-    posts = curator.ask(Spread(center, cap))
-    (squares, own, offsets, inverse, means), std = map(float, posts["spread"]), posts.stds["spread"]
-    usual = (USUAL_STD * settings.spread) ** 2
-    weight = max(own, std, 1e-9)
-    within = _shrunk(cap * squares / weight, cap * std * math.hypot(1.0, squares / weight) / weight, usual)
-    weight = max(means, std, 1e-9)
-    share = _shrunk(inverse / weight, std * math.hypot(1.0, inverse / weight) / weight, USUAL_SHARE)
-    error = cap * std * math.hypot(1.0, offsets / weight, share) / weight
-    between = _shrunk(cap * offsets / weight - within * share, error, within / PULL)
+    reach = REACH * settings.spread
+    posts = curator.ask(Spread(center, reach))
+    (alike, square, weight, ones), std = map(float, posts["spread"]), posts.stds["spread"]
+    weight = max(weight, std, 1e-9)
+
+    def variance(share: float, error: float, usual: float) -> float:
+        return _shrunk(reach**2 * share, reach**2 * error * math.hypot(1.0, share) / weight, usual)
+
+    whole = variance(square / weight, std, USUAL_VARIANCE * settings.spread**2)
+    between = min(variance(HALF * alike / weight, HALF * std, USUAL_BETWEEN * whole), MOST_BETWEEN * whole)
     users, users_std = settings.domain.expected_users, 0.0
-    if users is None:  # every user adds v + PULL v/m = 1
-        users, users_std = max(means + PULL * inverse, std, 1.0), std * math.hypot(1.0, PULL)
-    return Crowd(center, within, between, 1.0 / min(share, 1.0), float(users), users_std)
+    if users is None:
+        users, users_std = max(ones, std, HALF) / HALF, std / HALF
+    return Crowd(center, whole - between, between, float(users), users_std)
 
 
 def _shrunk(estimate: float, error: float, usual: float) -> float:
-    shrunk = (usual * error**2 + estimate * usual**2) / (error**2 + usual**2)
-    return max(shrunk, LEAST * usual)
+    """The mean of x > 0 given ``estimate`` = x + N(0, error^2), x being ``usual`` on average, with density x e^(-2x/usual).
+
+    That is an integral over a normal density cut off at 0, of mean m = estimate - 2 error^2/usual.
+    """
+    if error <= 0.0:
+        return max(estimate, LEAST * usual)
+    m = estimate / error - 2.0 * error / usual
+    if m < FAR_BELOW:
+        return -2.0 * error / m  # what it is like there
+    first = m + math.sqrt(2.0 / math.pi) * math.exp(-m * m / 2.0) / math.erfc(-m / math.sqrt(2.0))
+    return max(error * (m + 1.0 / first), LEAST * usual)
 
 
 def _nothing_yet(settings: Settings, crowd: Crowd) -> Means:
     """Before any item mean: every item at the level, and as often rated as any other."""
     n_items = settings.n_items
-    each = np.full(n_items, crowd.users * math.sqrt(crowd.typical) / n_items)
+    each = np.full(n_items, crowd.users / n_items)
     known, spread = Counts(each, each**2, each), crowd.within * np.ones(n_items)
     return Means(crowd, (), np.zeros(n_items), spread, known, each, math.inf, crowd.within)
 

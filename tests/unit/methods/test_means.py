@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.stats import multivariate_normal
 
 import lowkey as lk
 from lowkey.evaluation.splits import Split, hold_out_users
@@ -104,13 +105,47 @@ def test_effects_are_the_best_linear_prediction() -> None:
     weights = np.array(stds) ** -2.0
     y = sum(w * (r.sums + mean * r.around) for w, r in zip(weights, rounds, strict=True)) / weights.sum()
     v = 1.0 / weights.sum() + sampling * mean  # the users' own part does not fall with the number of rounds
-    design, variance = mean[:, None] * np.column_stack([np.ones(n), trend_of(counts)]), counts.squares * found.spread + v
-    normal = (design / variance[:, None]).T @ design + np.eye(2) / found.spread
-    trend = np.linalg.solve(normal, (design / variance[:, None]).T @ y)
-    m = np.column_stack([np.ones(n), trend_of(counts)]) @ trend
-    gain = mean * found.spread / variance
-    np.testing.assert_allclose(found.means, m + gain * (y - mean * m), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.variances, found.spread * (1.0 - gain * mean), rtol=1e-9)
+    columns = np.column_stack([np.ones(n), trend_of(counts)])
+    design, means, chances = mean[:, None] * columns, [], []
+    spreads = sampling * np.geomspace(1e-4, 10.0, 60)
+    for spread in spreads:
+        variance = counts.squares * spread + v
+        normal = (design / variance[:, None]).T @ design + np.eye(2) / spread
+        m = columns @ np.linalg.solve(normal, (design / variance[:, None]).T @ y)
+        means.append(m + mean * spread / variance * (y - mean * m))
+        chances.append(multivariate_normal.logpdf(y, cov=np.diag(variance) + spread * design @ design.T))
+    chance = np.exp(np.array(chances) - max(chances))
+    np.testing.assert_allclose(found.means, chance @ means / chance.sum(), rtol=1e-5, atol=1e-6)
+    assert found.spread == pytest.approx(float(chance @ spreads / chance.sum()), rel=1e-6)
+    assert np.mean((found.means - true) ** 2 / found.variances) == pytest.approx(1.0, abs=0.5)
+
+
+def nothing_but_offsets(seed: int) -> Any:
+    """110 people, 130 things, and no thing better than another."""
+    rng = np.random.default_rng(seed)
+    rows = np.zeros((110, 130), np.float32)
+    for row in rows:
+        chosen = rng.choice(130, int(rng.integers(3, 15)), replace=False)
+        row[chosen] = np.clip(3.0 + 0.5 * rng.normal() + 0.9 * rng.normal(size=len(chosen)), 1.0, 5.0)
+    return scipy.sparse.csr_array(rows)
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(0.5, 0.01), (20.0, 0.03)])
+@pytest.mark.parametrize("expected", [110, None])
+def test_effects_that_are_noise_cost_next_to_nothing(epsilon: float, most: float, expected: int | None) -> None:
+    """So no release is far behind the trivial model, by construction: of the variance of a rating, what effects add is at
+    most this share, on average over fifteen tiny crowds. Over 100 of them the share has the mean 0.001 at epsilon 0.5 and
+    0.009 at 20, and the mean of fifteen the standard deviation 0.001 and 0.003: beyond by chance less than once in 10^6."""
+    from lowkey.methods import means
+
+    added = []
+    for seed in range(15):
+        ratings = lk.Ratings.from_csr(nothing_but_offsets(seed), lk.Domain(130, (1.0, 5.0), expected_users=expected))
+        board = lk.Billboard(noise=SeededNoise(seed))
+        found = means.ask_means(*lk.DPBias(epsilon, 1e-5)._begin(ratings, None, None, None, board))
+        added.append(float(np.var(found.effects)) / 0.81)
+        assert 0.3 < found.offset_reg < 12.0  # in truth 3.2: a crowd that cannot say gets the usual one
+    assert np.mean(added) < most
 
 
 def test_effects_fall_to_nothing_as_the_noise_grows() -> None:
@@ -196,9 +231,10 @@ def test_shares_add_up_and_small_crowds_spend_on_their_level() -> None:
     def settings(users: int | None, epsilon: float) -> Any:
         return lk.DPBias(epsilon=epsilon, delta=1e-5).resolve(lk.Domain(50, (1.0, 5.0), expected_users=users))
 
-    assert level_shares(settings(None, 1.0), 1.0) == (0.04, 0.02)
-    assert level_shares(settings(10**6, 1.0), 1.0) == (0.01, 0.01)
-    assert level_shares(settings(20, 1.0), 1.0) == (0.4, 0.2)
+    assert level_shares(settings(None, 1.0), 1.0) == (0.05, 0.05)
+    assert max(level_shares(settings(10**6, 1.0), 1.0)) < 1e-6
+    assert level_shares(settings(2000, 1.0), 1.0) == (0.01, 0.01)
+    assert level_shares(settings(20, 1.0), 1.0) == (0.4, 0.3)
     for users in (None, 20, 400, 10**6):
         assert sum(r.share for r in means_requests(settings(users, 1.0), 0.3)) == pytest.approx(0.3)
     shares = [default_means_share(lk.Domain(50, (1.0, 5.0), expected_users=n), 0.5) for n in (10, 1400, 10**6)]

@@ -35,7 +35,7 @@ def test_the_numbers_are_the_ledgers(report: PrivacyReport) -> None:
     assert report.epsilon == pytest.approx(0.7, rel=1e-3)
     assert report.epsilon <= 0.7
     posts = [(post.name, post.posts, post.numbers_each) for post in report.posts]
-    assert posts == [("level", 1, 2), ("spread", 1, 5), ("item_means", 3, 80)]
+    assert posts == [("level", 1, 2), ("spread", 1, 4), ("item_means", 3, 80)]
     assert sum(post.share for post in report.posts) == pytest.approx(1.0)
     first, second = report.accountants
     assert first.epsilon == report.epsilon

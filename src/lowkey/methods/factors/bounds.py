@@ -98,7 +98,7 @@ class Scale:
         """Where the first round starts."""
         bound = BOUND_SHARE * math.sqrt(means.residual_variance)
         length = (1.0 + rank / 4.0) / math.sqrt(bias_square + rank / 4.0)
-        return cls(means.residual_variance, means.crowd.between, bound, length, means.activity)
+        return cls(means.residual_variance, means.offset_variance, bound, length, means.activity)
 
     def sweep(self, number: int, known: Known, coefficients: Array) -> FactorRound:
         """The round with these bounds. A typical |x|^2 is a user's weights, about ``activity``, times ``length``."""

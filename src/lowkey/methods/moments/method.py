@@ -140,7 +140,7 @@ class DPMoments(Recommender):
         sweep = RatingMoments(means.prior, slots, len(head), settings.residual_bound, means.offset_reg)
         posts = _with_public(self._ask_moments(sweep, head, curator), sweep, settings.knowledge)
         known = {"item_counts": means.posted_counts, "item_bias": means.effects, "head": head}
-        facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.crowd.between}
+        facts = {"center": means.center, "rating_range": list(settings.limits), "offset_variance": means.offset_variance}
         return Moments("ratings", {**known, **posts.arrays}, {"item_counts": means.count_std, **posts.stds}, facts)
 
     def _means_bound(self, settings: MomentsSettings) -> float | None:
