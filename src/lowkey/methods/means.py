@@ -23,6 +23,8 @@ from lowkey.methods.effects import Evidence, item_effects
 from lowkey.privacy.plan import Request
 
 COUNT_WEIGHT = 0.8  # counts get two fifths of the price of sums and counts together: lists are ranked by them, too
+MOST_COUNT_WEIGHT = 1.6  # of a crowd too small for item effects: there counts get nearly three quarters
+SIGNAL_FOR_EFFECTS = 5.0  # of a crowd: effects are lost in noise below
 ROUNDS = 2  # of item means: the second one around what the first one found
 LEVEL_PRIOR = 0.25  # of half the range, squared: how far from the middle of its scale a crowd's mean lies
 REACH = 0.5  # of the rating range: further from the level no rating counts
@@ -148,12 +150,21 @@ def refined(
     offset_reg: float | None = None,
 ) -> Means:
     """One more round of item means, around what is known, under a line of the plan with room for 2 n_items numbers."""
-    bound = _bound(means, curator, line) if residual_bound is None else residual_bound
+    bound, weight = residual_bound, COUNT_WEIGHT
+    if bound is None:
+        weight = _count_weight(settings, means.crowd)
+        bound = _bound(means, curator, ItemMeans(means.effects, 1.0, 0.0, weight, name=line))
     damping = means.offset_reg if offset_reg is None else offset_reg
-    posts = curator.ask(ItemMeans(means.prior, bound, damping, COUNT_WEIGHT, name=line))
+    posts = curator.ask(ItemMeans(means.prior, bound, damping, weight, name=line))
     (sums, counts), std = posts[line], posts.stds[line]
-    latest = Posted(Evidence(bound * sums, bound * std, means.effects), counts / COUNT_WEIGHT, std / COUNT_WEIGHT)
+    latest = Posted(Evidence(bound * sums, bound * std, means.effects), counts / weight, std / weight)
     return _combined(means, settings, (*means.rounds, latest))
+
+
+def _count_weight(settings: Settings, crowd: Crowd) -> float:
+    """Counts stand out of the noise before effects do: where these are lost, the price goes to those."""
+    signal = settings.budget.signal * crowd.users / math.sqrt(settings.n_items)
+    return min(max(COUNT_WEIGHT * SIGNAL_FOR_EFFECTS / signal, COUNT_WEIGHT), MOST_COUNT_WEIGHT)
 
 
 def _ask_crowd(settings: Settings, curator: Curator) -> Crowd:
@@ -213,12 +224,12 @@ def _nothing_yet(settings: Settings, crowd: Crowd) -> Means:
     return Means(crowd, (), np.zeros(n_items), spread, known, each, math.inf, crowd.within)
 
 
-def _bound(means: Means, curator: Curator, line: str) -> float:
+def _bound(means: Means, curator: Curator, sweep: ItemMeans) -> float:
     """On a user's root mean square residual: one standard deviation where the noise decides, two where there is none.
 
     Between, by how much of an item mean's error is the users' own and not the post's noise, on average over ratings.
     """
-    std = curator.noise(ItemMeans(means.effects, 1.0, 0.0, COUNT_WEIGHT, name=line))[line]
+    std = curator.noise(sweep)[sweep.name]
     own = means.counts.means / means.activity
     clear = own / (own + std**2 + 1e-30)
     return math.sqrt(means.residual_variance) * (1.0 + float(np.average(clear, weights=means.counts.means + 1e-30)))
