@@ -37,7 +37,7 @@ def a_round(rng: np.random.Generator, truth: np.ndarray, std: float = 0.05) -> R
 
 def means_with(counts: np.ndarray, users: float = 1000.0, users_std: float = 0.0) -> Means:
     """Of a crowd whose counts are known."""
-    n, crowd = len(counts), Crowd(3.0, 0.8, 0.2, 10.0, users, users_std)
+    n, crowd = len(counts), Crowd(3.0, 0.8, 0.2, users, users_std)
     return Means(crowd, (), np.zeros(n), np.ones(n), Counts(counts, counts**2, counts), counts, 0.0, 0.8)
 
 

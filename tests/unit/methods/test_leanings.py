@@ -23,7 +23,7 @@ N_ITEMS = 400
 
 def means(effects: np.ndarray, counts: np.ndarray) -> Means:
     known = Counts(counts, counts**2, counts)
-    crowd = Crowd(3.0, 0.8, 0.2, 10.0, 1000.0, 0.0)
+    crowd = Crowd(3.0, 0.8, 0.2, 1000.0, 0.0)
     return Means(crowd, (), effects, np.ones_like(effects), known, counts, 0.0, 0.64)
 
 
