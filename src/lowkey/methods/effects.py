@@ -79,8 +79,8 @@ def item_effects(
     chances = np.exp(np.array(likelihoods) - max(likelihoods))
     chances /= chances.sum()
     found = np.array([seen.effects(prior, line) for prior, line in zip(priors, lines, strict=True)])
-    means, variances = np.tensordot(chances, found, 1)
-    variances += chances @ (found[:, 0] - means) ** 2
+    means: Array = np.asarray(chances @ found[:, 0], np.float64)
+    variances: Array = np.asarray(chances @ (found[:, 1] + (found[:, 0] - means) ** 2), np.float64)
     trusted = features is not None and likeliest.trust > NO_TRUST
     return Effects(means, variances, float(chances @ spreads), likeliest.apart, trusted)
 
