@@ -212,10 +212,10 @@ def _show_plans(order: Order, screen: Screen) -> None:
         other = {"lists": "predicts ratings", "ratings": "ranks what to take next"}[order.goal]
         swapped = {"lists": "ratings", "ratings": "lists"}[order.goal]
         screen.say(f"Chosen for {order.goal}: {order.plans[-1].method}. (--for {swapped} {other} instead.)")
-    if order.goal == "lists" and not order.selection:
+    if order.method is None and not order.selection:
         from lowkey.methods.feasibility import expectation
 
-        screen.say(expectation(order.domain, order.epsilon, order.delta))
+        screen.say(expectation(order.domain, order.epsilon, order.delta, order.goal, order.adjacency))
     screen.say(f"Protects one {order.table.user!r} (--user), and recommends {order.table.item!r} (--item).")
     screen.say("The plan, before any data is read:", "bold")
     screen.table("", ["  release", "posts", "numbers each", "noise/bound", "of the budget"], rows)

@@ -18,11 +18,12 @@ def quality(report: PrivacyReport) -> tuple[str, ...]:
     told = {name: plain(value) for name, value in report.settings.items()}
     if not {"items_clear_of_noise", "personal_share", "expected_gain_kept"} <= set(told):
         return ()
+    behind = " They may be behind most-popular." if report.settings.get("may_be_behind") else ""
     return (
         f"{told['items_clear_of_noise']} of {report.domain['n_items']:,} items stand clear of the noise.",
         f"Of the personal weights {told['personal_share']} is used, by how well they foretold people left out; the rest is "
         "popularity.",
-        f"Of what lists gain over most-popular without noise {told['expected_gain_kept']} is expected, by rule of thumb.",
+        f"Of what lists gain over most-popular without noise {told['expected_gain_kept']} is expected to be kept.{behind}",
     )
 
 

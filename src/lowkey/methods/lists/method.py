@@ -21,7 +21,7 @@ from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
-from lowkey.methods.feasibility import kept_share
+from lowkey.methods.lists.kept import Signs, may_be_behind, share_left
 from lowkey.methods.lists.public import public_pairs
 from lowkey.methods.moments.ease import CleanGram, clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
@@ -126,7 +126,7 @@ class DPLists(Recommender):
         heard = self._ask_counts(settings, curator)
         counts = count_posterior(*heard.counts)
         head = _head(settings, counts, heard.signal)
-        weights, share = np.zeros((len(head), len(head))), 0.0
+        weights, share, signs = np.zeros((len(head), len(head))), 0.0, None
         if settings.personal:
             tastes = self._ask_tastes(settings, counts, heard, curator)
             head, sweep = tastes.head, tastes.sweep
@@ -135,8 +135,12 @@ class DPLists(Recommender):
             posts = curator.ask_of_model(TasteFit(sweep, inverse, clean.passed))
             heeded = min(heard.enough, sweep.gram_weight)  # weights of moments that got nothing are noise
             share = heeded * personal_share(posts["taste_fit"], posts.stds["taste_fit"])
-            weights = share * ease_weights(inverse)
+            weights = ease_weights(inverse)
             counts = count_posterior(*tastes.counts)
+            agreement = float(posts["taste_fit"][0]) / max(float(np.trace(tastes.gram)), 1.0)
+            head_share = float(counts.means[head].sum() / max(float(counts.means.sum()), 1e-300))
+            signs = Signs.of(clean, tastes.noise_std, weights, agreement, head_share)
+            weights = share * weights
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,
@@ -147,13 +151,15 @@ class DPLists(Recommender):
             "input_weights": np.ones(len(head)),
             "output_weights": np.ones(len(head)),
         }
-        kept = kept_share(heard.users, settings.n_items, heard.signal, _ratings(counts, heard.users))
         told = {
             "items_clear_of_noise": int(np.sum(heard.counts.counts > CLEAR_STDS * heard.counts.std)),
             "personal_share": round(share, 2),
-            "expected_gain_kept": round(kept, 2),
+            **self._expected(signs),
         }
         return Released("lists", arrays, {"liked": settings.liked, "rating_range": None, **told})
+
+    def _expected(self, signs: Signs | None) -> dict[str, Any]:
+        return {"expected_gain_kept": round(share_left(signs), 2), "may_be_behind": may_be_behind(signs)}
 
     def _ask_counts(self, settings: ListsSettings, curator: Curator) -> Heard:
         posts = curator.ask(TakenCounts(settings.n_items, settings.liked))
@@ -200,11 +206,6 @@ class DPLists(Recommender):
         of_gram = max(sweep.gram_weight, 1e-9)
         again = Posted(found[size**2 :], std).scaled(sweep.count_weight)
         return found[: size**2].reshape(size, size) / of_gram, std / of_gram, heard.counts.with_more(again)
-
-
-def _ratings(counts: Counts, users: float) -> float:
-    """Of a typical user: weighted counts add up to its root for each of them."""
-    return max(float(counts.means.sum()) / users, 1.0) ** 2
 
 
 class Posted(NamedTuple):
