@@ -36,26 +36,17 @@ BINARY = {"user": "user", "item": "item"}
 
 @dataclass
 class Deadly(lk.SparkEngine):
-    """With a marker, an executor is killed in one pass, with the blocks that it holds and what its users keep."""
+    """With a marker, an executor is killed in the third pass, with the blocks that it holds and what its users keep."""
 
     spark: Any
     marker: Path | None = None
     chunk: int = 101
-    deadly: int = 3  # of the passes
     passes: int = field(default=0)
 
     def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
         self.passes += 1
-        deadly = self.marker is not None and self.passes == self.deadly
+        deadly = self.marker is not None and self.passes == 3
         return super().sweep(KillsExecutor(sweep, str(self.marker)) if deadly else sweep, data, local)
-
-
-class Counting(lk.LocalEngine):
-    passes = 0
-
-    def sweep(self, sweep: Any, data: Any, local: Any = None) -> Any:
-        self.passes += 1
-        return super().sweep(sweep, data, local)
 
 
 def digest(posts: list[Any]) -> str:
@@ -73,9 +64,9 @@ def fit(name: str, spark: Any, marker: Path | None) -> dict[str, Any]:
     """A whole fit; what it summed."""
     (case,) = [case for case in USERS_CASES if str(case) == name]
     table, here, there = base_table(case.domain, N_USERS), KeepingBillboard(), KeepingBillboard()
-    case.make().fit(lk.from_frame(table, case.domain, **COLUMNS), engine=(counting := Counting(1)), billboard=here)
+    case.make().fit(lk.from_frame(table, case.domain, **COLUMNS), engine=lk.LocalEngine(1), billboard=here)
     ratings = lk.from_spark(spark.createDataFrame(table), case.domain, **COLUMNS, partitions=4)
-    case.make().fit(ratings, engine=Deadly(spark, marker, deadly=min(3, counting.passes)), billboard=there)
+    case.make().fit(ratings, engine=Deadly(spark, marker), billboard=there)
     posts = {"here": digest(here.opened), "there": digest(there.opened)}
     return {**posts, "posts": len(there.opened), "killed": was_killed(marker)}
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 import lowkey as lk
+from lowkey.methods.lists.weights import usual_scores
 from lowkey.model import Model
 
 N_ITEMS, RANK, ROUNDS = 1500, 16, 12
@@ -74,8 +75,8 @@ def list_weights(rng: np.random.Generator, size: int) -> dict[str, Any]:
     popularity = rng.pareto(1.5, N_ITEMS) + 0.1
     popularity /= popularity[arrays["head"]].sum()
     ones = np.ones(size)
-    mean = popularity[arrays["head"]] @ arrays["item_weights"]
-    return {**arrays, "input_weights": ones, "output_weights": ones, "mean_weights": mean, "popularity": popularity}
+    usual = usual_scores(popularity[arrays["head"]], arrays["item_weights"])
+    return {**arrays, "input_weights": ones, "output_weights": ones, "usual": usual, "popularity": popularity}
 
 
 def made_up(rule: str, arrays: Any, settings: Any, limits: tuple[float, float] | None) -> Model:

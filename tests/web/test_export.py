@@ -227,8 +227,11 @@ def test_a_vector_store_finds_what_recommend_finds(name: str, tmp_path: Path) ->
             parts = [part for part in (table["query_part"][int(i)].as_py() for i in taken) if part is not None]
             if not parts:
                 continue
-            more = [1 + len(parts), -len(parts)] if model.rule == "lists" else []
-            query = np.append(np.sum(parts, axis=0), more)
+            query = np.sum(parts, axis=0)
+            if model.rule == "lists":
+                u, x = np.zeros(model.arrays["usual"].shape[1] + 1), 2.0 * np.log2(len(parts))
+                u[int(x)], u[int(x) + 1] = 1 + int(x) - x, x - int(x)
+                query = np.concatenate([query, [1, len(parts)], u[:-1]])
         else:
             query = model.transform(mine)[0]
             query = np.append(query, 1.0) if model.rule == "factors" else query

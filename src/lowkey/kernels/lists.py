@@ -4,10 +4,12 @@
 |---|---|---|
 | S, k | the user's items of the head, and how many | |
 | pi | public shares of the head's items in all that is taken, summing to 1 | ``shares`` |
-| z | 1_S/sqrt(k) - sqrt(k) pi, scaled to norm 1: what was taken, less what anybody would take | in ``taste_moments`` |
+| e_k | 1 - exp(-c pi), summing to k: what anybody takes who takes k items, and nothing twice | ``expected_takes`` |
+| z | a 1_S - q of norm 1, q = b e_k: what was taken, less what anybody would take | in ``taste_moments`` |
 
-z has an entry for every item of the head, but it is a sparse vector less a multiple c of one public vector. c is taken
-from a fixed ladder, from below, so users on the same rung share the dense part, q = c pi in whole grid units; then
+z has an entry for every item of the head, but it is a sparse vector less one of a few public vectors: k is taken from a
+fixed ladder, from below, b is what makes 1_S - e_k as long as expected, and a, near b, what makes z as long as it may be.
+So users on the same rung share the dense part q, in whole grid units; then
 z z^T = s s^T - s q^T - q s^T + q q^T sums exactly from the sparse s, one row per rung, and the rungs' head counts.
 Paper: ours (docs/lists.md).
 """
@@ -40,8 +42,9 @@ BITS = 20  # of a coordinate; products have 40, so that float64 holds the sums o
 GRID = Grid.for_bound(1.0, BITS)
 COUNT_BITS = 26
 COUNT_GRID = Grid.for_bound(1.0, COUNT_BITS)
-RUNGS_PER_OCTAVE = 32
-LOWEST, RUNGS = 2.0**-6, 16 * RUNGS_PER_OCTAVE  # the ladder of c: up to 2^10
+RUNGS_PER_OCTAVE = 8  # of the ladder of k, from 1 on
+MOST_EXPECTED = 0.95  # of the head: c is infinite for all of it
+NEWTON_STEPS = 30
 MOST_FIT = 0.3  # of |z|^2 = 1: what a user can say of how well the weights foretell
 USERS_WEIGHT = 0.1  # of the number of users beside the counts: one number against many
 
@@ -103,12 +106,13 @@ class TasteMoments(Sweep):
     def rows(self, block: Block) -> tuple[Any, Any, Any, Any, Any]:
         """Offsets and places in the head; the sparse part of z per entry; the rung per user, or -1; q of every rung."""
         offsets, places = head_rows(*taken_rows(block, self.liked), self.slots)
-        ladder = LOWEST * 2.0 ** (np.arange(RUNGS) / RUNGS_PER_OCTAVE)
-        with np.errstate(over="ignore", invalid="ignore"):
-            dense = np.trunc(ladder[:, None] * self.shares * self._length / GRID.step)  # in whole units
-        # The rungs rise: those from the first on whose q has an entry beyond 1 are cut off, and c stays below them.
-        dense = dense[: int(np.sum(np.abs(dense).max(axis=1) <= 2.0**BITS))]
-        units, rungs = _rows(offsets, places, self.shares, ladder[: len(dense)], dense, self._length, GRID.step)
+        ladder = 2.0 ** (np.arange(math.log2(len(self.shares)) * RUNGS_PER_OCTAVE + 1) / RUNGS_PER_OCTAVE)
+        with np.errstate(all="ignore"):
+            takes = expected_takes(self.shares, ladder)
+            lengths = np.sqrt(ladder - np.einsum("rj,rj->r", takes, takes))[:, None]
+            dense = np.trunc(takes / lengths * self._length / GRID.step)  # in whole units
+        dense[~(np.abs(dense).max(axis=1) <= 2.0**BITS)] = np.inf  # no z has an entry beyond 1: nobody is on such a rung
+        units, rungs = _rows(offsets, places, dense, self._length, GRID.step)
         return offsets, places, units, rungs, dense
 
     def run(self, block: Block, local: Local, sums: Sums) -> Local:
@@ -181,41 +185,47 @@ def taken_rows(block: Block, liked: float | None) -> tuple[NDArray[np.int64], ND
     return np.concatenate([[0], np.cumsum(kept)])[block.offsets], block.items[kept]
 
 
+def expected_takes(shares: NDArray[np.float64], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n_lengths, n_head): 1 - exp(-c shares), c so that it sums to the length, or to ``MOST_EXPECTED`` of the head.
+
+    Nobody takes a thing twice, so a long list has relatively less of what is popular. The sum is concave in c, and
+    Newton's method from the left of its root stays there.
+    """
+    wanted = np.minimum(lengths, MOST_EXPECTED * np.count_nonzero(shares))[:, None]
+    c = wanted / shares.sum()
+    for _ in range(NEWTON_STEPS):
+        takes = -np.expm1(-c * shares)
+        c = c + (wanted - takes.sum(axis=1, keepdims=True)) / ((1.0 - takes) * shares).sum(axis=1, keepdims=True)
+    return -np.expm1(-c * shares)
+
+
 @njit(cache=True, nogil=True)
 def _users(offsets):
     return np.sum(offsets[1:] > offsets[:-1])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rows(offsets, places, shares, ladder, dense, bound, step):
-    """Per entry the sparse part s of z in grid units, and per user the rung of c, or -1: who does not fit adds nothing."""
+def _rows(offsets, places, dense, bound, step):
+    """Per entry the sparse part s of z in grid units, and per user the rung of k, or -1: who does not fit adds nothing."""
     n_users = len(offsets) - 1
     units, rungs = np.zeros(len(places), np.int64), np.full(n_users, -1)
-    squares = np.zeros(len(ladder))
-    for r in range(len(ladder)):
+    squares = np.zeros(len(dense))
+    for r in range(len(dense)):
         for j in range(dense.shape[1]):
             squares[r] += dense[r, j] * dense[r, j]
-    square = 0.0
-    for j in range(len(shares)):
-        square += shares[j] * shares[j]
     for u in range(n_users):
         lo, hi = offsets[u], offsets[u + 1]
         k = hi - lo
         if k == 0:
             continue
+        rung = min(math.floor(math.log2(k) * RUNGS_PER_OCTAVE), len(dense) - 1)
         taken = 0.0
         for p in range(lo, hi):
-            taken += shares[places[p]]
-        norm = math.sqrt(1.0 - 2.0 * taken + k * square)  # of 1_S/sqrt(k) - sqrt(k) pi
-        c = math.sqrt(k) / norm
-        rung = min(math.floor(math.log2(c / LOWEST) * RUNGS_PER_OCTAVE), len(ladder) - 1)
-        if not rung >= 0:
-            continue
-        c = ladder[rung] * bound
-        # a, so that a 1_S - c pi is as long as may be, less what truncation can add: at most a step to each of k entries.
+            taken += dense[rung, places[p]] * step
+        # a, so that a 1_S - q is as long as may be, less what truncation can add: at most a step to each of k entries.
         length = bound * (1.0 - 4.0 * HAIR) - 2.0 * math.sqrt(k) * step
-        root = (c * taken) ** 2 - k * (c * c * square - length * length)
-        a = to_units((c * taken + math.sqrt(root)) / k, step) if root >= 0.0 else 0
+        root = taken * taken - k * (squares[rung] * step * step - length * length)
+        a = to_units((taken + math.sqrt(root)) / k, step) if root >= 0.0 else 0
         total = squares[rung]
         for p in range(lo, hi):
             q = dense[rung, places[p]]

@@ -14,7 +14,7 @@ from lowkey.errors import refuse
 from lowkey.model import Model
 from lowkey.serving.compact import thin_weights, weighted
 from lowkey.serving.rule import LinearRule
-from lowkey.serving.rules import RULES
+from lowkey.serving.rules import RULES, RUNGS_PER_OCTAVE
 
 THIN_RANK = 128
 Written = tuple[list[str], str]  # the files, and how to search them
@@ -32,8 +32,9 @@ WEIGHTS = (
 
 LISTS = (
     "Low-rank form of the item weights, rank {rank}: {error:.1%} of their size is lost. Of one's items take those with a "
-    "query_part{liked}, k of them: the query is (the sum of their query_part, 1 + k, -k); a score is its inner product "
-    "with an item's vector. Leave one's own items out."
+    "query_part{liked}, k of them: the query is (the sum of their query_part, 1, k, u); a score is its inner product with "
+    "an item's vector. Of the {rungs} numbers of u all are 0 but two that sum to 1: with x = {per_octave} log2(k), number "
+    "floor(x), counted from 0, is 1 + floor(x) - x, and the next is the rest. Leave one's own items out."
 )
 
 
@@ -95,9 +96,12 @@ def search_vectors(model: Model) -> tuple[dict[str, pa.Array], str]:
     queries = {"query_part": _scattered(left.astype(np.float32), head, n_items)}
     if model.rule != "lists":
         return queries | {"vector": _scattered(right.astype(np.float32), head, n_items)}, WEIGHTS.format(**facts)
-    vectors = np.zeros((n_items, left.shape[1] + 2), np.float32)  # the weights, popularity, the mean weight
-    vectors[head, :-2], vectors[head, -1] = right, model.arrays["mean_weights"]
-    vectors[:, -2] = model.arrays["popularity"]
+    usual, rank = model.arrays["usual"], left.shape[1]
+    vectors = np.zeros((n_items, rank + 2 + usual.shape[1]), np.float32)  # weights, popularity, that of the others, usual
+    vectors[:, rank : rank + 2] = model.arrays["popularity"][:, None]
+    vectors[head, rank + 1] = 0.0
+    vectors[head, :rank], vectors[head, rank + 2 :] = right, usual
+    facts |= {"rungs": usual.shape[1], "per_octave": RUNGS_PER_OCTAVE}
     liked = model.settings["liked"]
     facts["liked"] = "" if liked is None else f" and a rating of {liked:g} or more"
     return queries | {"vector": _column(vectors)}, LISTS.format(**facts)

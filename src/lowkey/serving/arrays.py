@@ -40,7 +40,7 @@ def _ranked(*kinds: Names) -> tuple[Names, ...]:
 ARRAYS: Mapping[str, tuple[Names, ...]] = {
     "factors": _ranked({**_FACTORS, "item_bias": (ITEMS,)}),
     "item-weights": ({**_WEIGHTS, "tail_scores": (ITEMS,)},),
-    "lists": ({**_WEIGHTS, "mean_weights": ("head",), "popularity": (ITEMS,)},),
+    "lists": ({**_WEIGHTS, "usual": ("head", "rungs"), "popularity": (ITEMS,)},),
     "signs": (_FACTORS,),
     "replay": _ranked({**_FACTORS, "ridge": ("rank",)}, {**_FACTORS, "gains": ("rank",), "decays": ("rank",)}),
     "projection": _ranked(_FACTORS),
@@ -92,6 +92,8 @@ def wrong_shapes(rule: str, shapes: Mapping[str, Any], n_items: int) -> str | No
         for letter, length in zip(letters, shape, strict=True):
             if length != lengths.setdefault(letter, length):
                 return f"{name!r} of {length} {letter}, where {lengths[letter]} belong"
+    if lengths.get("rungs", 1) < 1:
+        return "nothing that is usual"
     if lengths.get("head", 0) > n_items or lengths.get("rank", 0) > max(n_items, MOST_COLUMNS):
         return "more columns than a model of this catalogue has"
     return None

@@ -25,6 +25,7 @@ NEGLIGIBLE = {"float32": 1e-12, "float16": 1e-7, "int8": 1e-5}  # of the sum of 
 FILL_RANKS = (32, 32, 32, 32)
 STEPS_TRIED = 64
 FINEST = 2.0**-14  # the smallest number that has all of float16's bits
+SMALL = ("usual",)  # matrices of so few columns that they stay as they are, as vectors do
 ROWS, COLUMNS, FINE = ".rows", ".columns", ".fine"
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -40,7 +41,7 @@ def compact(arrays: Arrays, precision: str, planes: int = 0) -> dict[str, NDArra
         return {**_vectors(arrays), **_small_weights(arrays, precision, planes if precision == "int8" else MOST_PLANES)}
     if weights is not None and precision == "int8" and (half := _half(arrays, planes)):
         return {**_vectors(arrays), **half}
-    matrices = {name: array for name, array in arrays.items() if array.ndim > 1}
+    matrices = {name: array for name, array in arrays.items() if array.ndim > 1 and name not in SMALL}
     return {
         **_vectors(arrays),
         **{k: v for name, array in matrices.items() for k, v in _short(name, array, precision, planes).items()},
@@ -48,7 +49,7 @@ def compact(arrays: Arrays, precision: str, planes: int = 0) -> dict[str, NDArra
 
 
 def _vectors(arrays: Arrays) -> dict[str, NDArray[Any]]:
-    flat = {name: array for name, array in arrays.items() if array.ndim < 2}
+    flat = {name: array for name, array in arrays.items() if array.ndim < 2 or name in SMALL}
     return {name: array.astype(np.int32 if array.dtype.kind == "i" else np.float32) for name, array in flat.items()}
 
 

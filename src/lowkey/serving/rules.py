@@ -111,19 +111,35 @@ class ItemWeightsRule(Rule):
         return found
 
 
-class ListRule(ItemWeightsRule):
-    """score = (1 + k) popularity + what each of the k items of the history that are in the head adds to the head.
+RUNGS_PER_OCTAVE = 2
 
-    An item of a history adds its row of weights less ``mean_weights``, the row of an average item: an empty history gets
-    the most popular, and as noise grows the weights vanish and popularity is left. ``liked``, if any, is the least rating
-    that counts as taken.
+
+def rungs(n_head: int) -> NDArray[np.float64]:
+    """The numbers of items of the head for which a list's usual scores are released: 1, and so on, to all of them."""
+    return 2.0 ** (np.arange(np.ceil(np.log2(n_head) * RUNGS_PER_OCTAVE) + 1) / RUNGS_PER_OCTAVE)
+
+
+class ListRule(ItemWeightsRule):
+    """score = popularity + ``usual`` + the weights of the history's k items, on the head; (1 + k) popularity elsewhere.
+
+    ``usual`` is what k items add whichever they are, more of what is popular less what they add through their weights;
+    between the ``rungs`` it is linear in log k. An empty history gets the most popular, and as noise grows the weights
+    vanish and popularity is left. ``liked``, if any, is the least rating that counts as taken.
     """
 
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        """(n_rows, n_head + 1): what the history adds to each item of the head, and 1 + k."""
+        """(n_rows, n_head + 1): what the history adds to each item of the head, and k."""
         histories = self._taken(histories)
-        k = np.diff(scipy.sparse.csr_array(histories[:, self.arrays["head"]]).indptr)[:, None]
-        return np.hstack([super().transform(histories) - k * self.arrays["mean_weights"], 1.0 + k])
+        k = np.diff(scipy.sparse.csr_array(histories[:, self.arrays["head"]]).indptr)
+        return np.hstack([super().transform(histories) + self._usual(k), k[:, None]])
+
+    def _usual(self, k: NDArray[Any]) -> NDArray[np.float64]:
+        """(n, n_head)."""
+        at = RUNGS_PER_OCTAVE * np.log2(np.maximum(k, 1))
+        usual = np.asarray(self.arrays["usual"].T, np.float64)
+        low = np.minimum(at.astype(np.int64), len(usual) - 1)
+        high, part = np.minimum(low + 1, len(usual) - 1), (at - low)[:, None]
+        return ((1.0 - part) * usual[low] + part * usual[high]) * (k > 0)[:, None]
 
     def _taken(self, histories: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         if self.settings["liked"] is None:
@@ -133,22 +149,25 @@ class ListRule(ItemWeightsRule):
         return scipy.sparse.csr_array((histories.data[kept], histories.indices[kept], ends), shape=histories.shape)
 
     def _scores(self, histories: scipy.sparse.csr_array, dtype: Precision) -> NDArray[Any]:
-        users = self.transform(histories)
-        scores = np.asarray(users[:, -1:] * np.asarray(self.arrays["popularity"], np.float64), dtype)
-        scores[:, self.arrays["head"]] += users[:, :-1].astype(dtype)
+        users, popularity = self.transform(histories), np.asarray(self.arrays["popularity"], np.float64)
+        scores = np.asarray((1.0 + users[:, -1:]) * popularity, dtype)
+        scores[:, self.arrays["head"]] = (popularity[self.arrays["head"]] + users[:, :-1]).astype(dtype)
         return scores
 
     def weights(self, slots: Any, to: Any) -> NDArray[np.float64]:
-        return super().weights(slots, to) - self.arrays["mean_weights"][to]
+        """Less those of an average item: of one item, popularity is nearly all of what is usual but for these."""
+        mean = self.arrays["popularity"][self.arrays["head"][to]] - self.arrays["usual"][to, 0]
+        return super().weights(slots, to) - mean
 
     def explain(self, history: scipy.sparse.csr_array, item: int) -> Reasons:
-        """part_p = popularity_i + W_pi - mean_i for an item of the head that counts as taken."""
+        """part_p = W_pi + usual_i/k on the head, popularity_i for other items, if p is of the head and counts as taken."""
         liked = -np.inf if self.settings["liked"] is None else self.settings["liked"]
         counts = (self.slots[history.indices] >= 0) & (history.data >= liked)
-        popularity, to = float(self.arrays["popularity"][item]), self.slots[item]
+        popularity, to, k = float(self.arrays["popularity"][item]), self.slots[item], np.array([counts.sum()])
         parts = np.where(counts, popularity, 0.0)
-        if to >= 0:
-            parts[counts] += self.weights(self.slots[history.indices[counts]], to)
+        if to >= 0 and k[0]:
+            own = super().weights(self.slots[history.indices[counts]], to)
+            parts[counts] = own + self._usual(k)[0, to] / k[0]
         return Reasons(popularity, 0.0, parts)
 
 

@@ -48,6 +48,12 @@ def weights(head: Any = (3, 1, 2), **other: Any) -> dict[str, Any]:
     return {**arrays, "output_weights": np.ones(n), "tail_scores": np.zeros(N), **other}
 
 
+def lists(usual: Any) -> dict[str, Any]:
+    arrays = weights(usual=usual, popularity=np.zeros(N))
+    del arrays["tail_scores"]
+    return arrays
+
+
 def factors(width: int = 2, **other: Any) -> dict[str, Any]:
     return {"item_factors": np.zeros((N, width)), "item_bias": np.zeros(N), **other}
 
@@ -62,7 +68,8 @@ HOSTILE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "positions as floats": ("item-weights", weights(head=(1.0, 2.0)), {}),
     "a position twice": ("item-weights", weights(head=(1, 1)), {}),
     "weights that are not square": ("item-weights", weights(item_weights=np.zeros((3, 2))), {}),
-    "a mean of another length": ("lists", weights(mean_weights=np.zeros(2), popularity=np.zeros(N)), {"liked": None}),
+    "usual scores of another length": ("lists", lists(np.zeros((2, 3))), {"liked": None}),
+    "usual scores of nothing": ("lists", lists(np.zeros((3, 0))), {"liked": None}),
     "a ridge too short": (
         "replay", {"item_factors": np.zeros((N, 9)), "ridge": np.ones(1)}, {**LINEAR, "row_norm": 1.0},
     ),

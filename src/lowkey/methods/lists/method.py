@@ -12,26 +12,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import inv
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.kernels.lists import USERS_WEIGHT, TakenCounts, TasteFit, TasteMoments
+from lowkey.kernels.lists import MOST_EXPECTED, USERS_WEIGHT, TakenCounts, TasteFit, TasteMoments
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
 from lowkey.methods.lists.kept import Signs, may_be_behind, share_left
 from lowkey.methods.lists.public import public_pairs
-from lowkey.methods.moments.ease import CleanGram, clean_gram
+from lowkey.methods.lists.weights import ease_weights, personal_share, ridged_inverse, usual_scores
+from lowkey.methods.moments.ease import clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
 from lowkey.privacy.plan import Request
 
-COUNTS_SHARE, FIT_SHARE = 0.15, 0.03  # of mu^2
+COUNTS_SHARE, FIT_SHARE = 0.1, 0.02  # of mu^2
 SMALLEST_HEAD = 300
-CLEAR = 5.7  # an item is in the head from this many times sqrt(average count / mu) on
-OWN_RIDGE, NOISE_RIDGE = 1.2, 0.2  # of what an item shares with itself alone, and of the noise's sqrt(n_head)
-USUAL_SLOPE, SLOPE_STD = 0.6, 0.5  # what is believed of the slope of takes on their predictions before it is posted
+CLEAR = 6.8  # an item is in the head from this many times sqrt(average count / mu) on
+PERSONAL = 1.2  # what the weights count beside popularity: their ridges shrink them, and popularity errs, too
 CLEAR_STDS = 3.0  # a posted count of so many standard deviations is no chance
 FEWEST = 200.0  # users times mu, below which popularity alone is better than any personal weights
 
@@ -140,13 +139,13 @@ class DPLists(Recommender):
             agreement = float(posts["taste_fit"][0]) / max(float(np.trace(tastes.gram)), 1.0)
             head_share = float(counts.means[head].sum() / max(float(counts.means.sum()), 1e-300))
             signs = Signs.of(clean, tastes.noise_std, weights, agreement, head_share)
-            weights = share * weights
+            weights = PERSONAL * share * weights
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,
             "popularity": popularity,
             "item_weights": weights,
-            "mean_weights": popularity[head] @ weights,
+            "usual": usual_scores(heard.eagerness(counts, head), weights),
             # One form with EASE's item weights, which may be scaled on either side.
             "input_weights": np.ones(len(head)),
             "output_weights": np.ones(len(head)),
@@ -172,9 +171,8 @@ class DPLists(Recommender):
 
         def sweep_of(signal: float) -> TasteMoments:
             head = _head(settings, counts, signal)
-            total = float(counts.means[head].sum())
-            of_gram = self._gram_weight(total, heard, curator)
-            return TasteMoments(places(head, settings.n_items), counts.means[head] / total, of_gram, settings.liked)
+            of_gram = self._gram_weight(float(counts.means[head].sum()), heard, curator)
+            return TasteMoments(places(head, settings.n_items), heard.eagerness(counts, head), of_gram, settings.liked)
 
         sweep = sweep_of(heard.signal)
         pairs = public_pairs(settings.knowledge, sweep, heard.users)
@@ -247,6 +245,16 @@ class Heard:
     signal: float
     enough: float  # for personal weights: how much of them is used at most
 
+    def eagerness(self, counts: Counts, head: NDArray[np.int64]) -> Array:
+        """Shares of the head such that what is expected of a typical user (`expected_takes`) is what was counted.
+
+        Counts weigh 1/sqrt(m): their sum is the root of a typical m for each user, and so much is m times the head's part.
+        """
+        taken = counts.means[head]
+        typical = max(float(taken.sum()) * float(counts.means.sum()) / self.users**2, 1.0)
+        eager = -np.log1p(-np.minimum(typical * taken / taken.sum(), MOST_EXPECTED))
+        return eager / eager.sum()
+
 
 def gram_weight(taken: float, heard: Heard) -> float:
     """What the second moments get of the joint post: all, unless there is little to learn from them.
@@ -263,37 +271,3 @@ def _head(settings: ListsSettings, counts: Counts, signal: float) -> NDArray[np.
     clear = CLEAR * math.sqrt(max(float(counts.means.mean()), 0.0) / signal)
     size = min(max(int(np.sum(counts.means >= clear)), SMALLEST_HEAD), settings.largest_head)
     return most_counted(counts.means, size if settings.head is None else settings.head)
-
-
-def ridged_inverse(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
-    """The inverse of the cleaned Gram matrix with a ridge per item.
-
-    The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its share:
-    frequent items are alone in more rows.
-    """
-    n = len(shares)
-    roots = np.sqrt(np.maximum(shares, 1e-12))
-    ridge = reg * roots / roots.mean() * (OWN_RIDGE * clean.own + NOISE_RIDGE * noise_std * math.sqrt(n))
-    gram = (clean.vectors * clean.values) @ clean.vectors.T
-    gram[np.diag_indices_from(gram)] += ridge
-    return inv(gram, overwrite_a=True)
-
-
-def ease_weights(inverse: Array) -> Array:
-    """EASE's item-item weights B. A row z = x - k shares goes into B as it is, so k items of a history add the sum of their
-    rows of B less k times the mean row shares . B. With much noise B, and with it all of this, vanishes."""
-    weights = -inverse / np.diag(inverse)
-    np.fill_diagonal(weights, 0.0)
-    return weights
-
-
-def personal_share(fit: Array, std: float) -> float:
-    """How much of the weights is used: all, unless they foretell users that were left out badly, and then none.
-
-    The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; here its
-    posterior mean under N(USUAL_SLOPE, SLOPE_STD^2). Where the data hold nothing but popularity it is 0 or below, and
-    popularity is left.
-    """
-    agreement, known, prior = float(fit[0]), max(float(fit[1]), 0.0), (std / SLOPE_STD) ** 2
-    slope = (USUAL_SLOPE * prior + agreement * known) / max(prior + known**2, 1e-300)
-    return float(np.clip(2.0 * slope, 0.0, 1.0))

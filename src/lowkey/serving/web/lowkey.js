@@ -469,7 +469,8 @@ class ItemWeightsRule {
   }
 }
 
-/** Lists: score_i = (1 + k) popularity_i + sum over the k items p of the head of (W_pi - mean_i). */
+/** Lists: on the head score_i = popularity_i + usual_i(k) + sum over the k items p of the head of W_pi; (1 + k) popularity_i
+ * elsewhere. The columns of usual are for k = 1, sqrt(2), 2, ...; between them it is linear in log k. */
 class ListRule extends ItemWeightsRule {
   constructor(arrays, settings, n) {
     super(arrays, settings, n);
@@ -495,14 +496,25 @@ class ListRule extends ItemWeightsRule {
   scores(history) {
     const head = this.fold(history).along;
     const k = this.count(history);
-    const { popularity, mean_weights: mean } = this.arrays;
-    return Float64Array.from(this.slots, (slot, i) => (1 + k) * popularity.data[i] + (slot < 0 ? 0 : head[slot] - k * mean.data[slot]));
+    const usual = this.usual(k);
+    return Float64Array.from(this.slots, (slot, i) => (slot < 0 ? (1 + k) * this.prior(i) : this.prior(i) + usual(slot) + head[slot]));
   }
 
-  /** part_p = popularity_i + W_pi - mean_i for an item of the head that counts as taken */
-  explain({ at, values }, i) {
+  usual(k) {
+    const { cols, data } = this.arrays.usual;
+    const at = 2 * Math.log2(Math.max(k, 1));
+    const low = Math.min(Math.floor(at), cols - 1);
+    const high = Math.min(low + 1, cols - 1);
+    return (slot) => (k > 0 ? (1 - at + low) * data[slot * cols + low] + (at - low) * data[slot * cols + high] : 0);
+  }
+
+  /** part_p = W_pi + usual_i/k for an item of the head, popularity_i for others, if p is of the head and counts as taken */
+  explain(history, i) {
+    const { at, values } = history;
     const to = this.slots[i];
-    const adds = (from) => this.prior(i) + (to < 0 ? 0 : this.weight(from, to) - this.arrays.mean_weights.data[to]);
+    const k = this.count(history);
+    const usual = this.usual(k);
+    const adds = (from) => (to < 0 ? this.prior(i) : this.weight(from, to) + usual(to) / k);
     return Array.from(at, (j, p) => (values[p] >= this.liked && this.slots[j] >= 0 ? adds(this.slots[j]) : 0));
   }
 }

@@ -1,0 +1,61 @@
+"""Public room: what lists make of the cleaned moments of tastes: item-item weights, how much of them, and what is usual.
+
+Paper: Steck 2019 (EASE). Deviates: the ridge of an item follows its popularity and the known noise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import inv
+
+from lowkey.kernels.lists import expected_takes
+from lowkey.methods.moments.ease import CleanGram
+from lowkey.serving.rules import rungs
+
+OWN_RIDGE, NOISE_RIDGE = 1.2, 0.45  # of what an item shares with itself alone, and of the noise's sqrt(n_head)
+USUAL_SLOPE, SLOPE_STD = 0.6, 0.5  # what is believed of the slope of takes on their predictions before it is posted
+
+Array = NDArray[np.float64]
+
+
+def ridged_inverse(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
+    """The inverse of the cleaned Gram matrix with a ridge per item.
+
+    The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its share:
+    frequent items are alone in more rows.
+    """
+    n = len(shares)
+    roots = np.sqrt(np.maximum(shares, 1e-12))
+    ridge = reg * roots / roots.mean() * (OWN_RIDGE * clean.own + NOISE_RIDGE * noise_std * math.sqrt(n))
+    gram = (clean.vectors * clean.values) @ clean.vectors.T
+    gram[np.diag_indices_from(gram)] += ridge
+    return inv(gram, overwrite_a=True)
+
+
+def ease_weights(inverse: Array) -> Array:
+    """EASE's item-item weights B. What was taken less what anybody takes, 1_S - e_k, goes into B as it is, so k items of a
+    history add the sum of their rows of B less e_k B. With much noise B, and with it all of this, vanishes."""
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0.0)
+    return weights
+
+
+def usual_scores(popularity: Array, weights: Array) -> Array:
+    """(n_head, rungs): e_k - e_k B, what a history of k items adds to the score whatever they are, for the k of `rungs`."""
+    takes = expected_takes(popularity, rungs(len(popularity)))
+    return np.ascontiguousarray((takes - takes @ weights).T)
+
+
+def personal_share(fit: Array, std: float) -> float:
+    """How much of the weights is used: all, unless they foretell users that were left out badly, and then none.
+
+    The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; here its
+    posterior mean under N(USUAL_SLOPE, SLOPE_STD^2). Where the data hold nothing but popularity it is 0 or below, and
+    popularity is left.
+    """
+    agreement, known, prior = float(fit[0]), max(float(fit[1]), 0.0), (std / SLOPE_STD) ** 2
+    slope = (USUAL_SLOPE * prior + agreement * known) / max(prior + known**2, 1e-300)
+    return float(np.clip(2.0 * slope, 0.0, 1.0))
