@@ -19,8 +19,8 @@ from lowkey.methods.crowd import LEAST_SIGNAL, crowd_signal
 from lowkey.methods.lists.method import FEWEST
 from lowkey.privacy.gaussian import gaussian_mu
 
-HALF = (291.9, 89.4, 14.4)
-POWER = 1.73
+HALF = (236.6, 78.7, 15.2)
+POWER = 1.87
 LITTLE, MUCH = 0.25, 0.75  # shares that are called so
 SAFE = 0.5  # below, it is said that lists may end behind most-popular
 NOT_KNOWN = "Whether tastes differ enough to gain anything is not known before."

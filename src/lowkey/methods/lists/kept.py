@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lowkey.methods.moments.ease import CleanGram
 
-HEAD, LEVEL, TASTES, SPREAD = 0.47, -5.15, 1.92, -0.88
+HEAD, LEVEL, TASTES, SPREAD = 0.53, -5.77, 2.26, -1.01
 STRONGEST = 5  # tastes that are looked at
 SMALLEST_SPREAD = 1e-4
 LITTLE_KEPT, LITTLE_EXPLAINED = 0.3, 0.02  # below, lists may be behind most-popular
