@@ -137,7 +137,8 @@ def compare(ratings: lk.Ratings, rank: int, peer: bool, repeats: int) -> None:
     if peer:
         told(f"ALS / implicit's exact iteration, rank {rank}", found["ALS"] / found["implicit, exact"], 0.33)
         told(f"ALS / implicit's iteration by CG, rank {rank}", found["ALS"] / found["implicit, CG"], 1.0)
-    share = statistics_rate(ratings, rank) / gemm_rate(np.float32)
+    ours, theirs = zip(*[(statistics_rate(ratings, rank), gemm_rate(np.float32)) for _ in range(repeats)], strict=True)
+    share = max(ours) / max(theirs)  # the best of each, in turn
     told(f"pass over the users / sgemm, rank {rank}", share, 0.3, at_least=True)
 
 
