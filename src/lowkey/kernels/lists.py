@@ -3,8 +3,8 @@
 | letter | meaning | our word |
 |---|---|---|
 | S, k | the user's items of the head, and how many | |
-| pi | public shares of the head's items in all that is taken, summing to 1 | ``shares`` |
-| e_k | 1 - exp(-c pi), summing to k: what anybody takes who takes k items, and nothing twice | ``expected_takes`` |
+| w | public: how eagerly the head's items are taken, one beside the other, summing to 1 | ``shares`` |
+| e_k | 1 - exp(-c w), summing to k: what anybody takes who takes k items, and nothing twice | ``expected_takes`` |
 | z | a 1_S - q of norm 1, q = b e_k: what was taken, less what anybody would take | in ``taste_moments`` |
 
 z has an entry for every item of the head, but it is a sparse vector less one of a few public vectors: k is taken from a
@@ -83,7 +83,7 @@ class TasteMoments(Sweep):
     """
 
     slots: NDArray[np.int32]  # of every item its place in the head, or -1
-    shares: NDArray[np.float64]  # pi, (n_head,)
+    shares: NDArray[np.float64]  # w, (n_head,)
     gram_weight: float  # in 0..1
     liked: float | None
 
