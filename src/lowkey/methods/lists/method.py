@@ -22,7 +22,7 @@ from lowkey.methods.counts import Counts, count_posterior
 from lowkey.methods.curator import Curator
 from lowkey.methods.lists.kept import Signs, may_be_behind, share_left
 from lowkey.methods.lists.public import public_pairs
-from lowkey.methods.lists.weights import ease_weights, personal_share, ridged_inverse, usual_scores
+from lowkey.methods.lists.weights import beside_popularity, ease_weights, personal_share, ridged_inverse, usual_scores
 from lowkey.methods.moments.ease import clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
 from lowkey.privacy.plan import Request
@@ -30,7 +30,6 @@ from lowkey.privacy.plan import Request
 COUNTS_SHARE, FIT_SHARE = 0.1, 0.02  # of mu^2
 SMALLEST_HEAD = 300
 CLEAR = 6.8  # an item is in the head from this many times sqrt(average count / mu) on
-PERSONAL = 1.2  # what the weights count beside popularity: their ridges shrink them, and popularity errs, too
 CLEAR_STDS = 3.0  # a posted count of so many standard deviations is no chance
 FEWEST = 200.0  # users times mu, below which popularity alone is better than any personal weights
 
@@ -139,7 +138,7 @@ class DPLists(Recommender):
             agreement = float(posts["taste_fit"][0]) / max(float(np.trace(tastes.gram)), 1.0)
             head_share = float(counts.means[head].sum() / max(float(counts.means.sum()), 1e-300))
             signs = Signs.of(clean, tastes.noise_std, weights, agreement, head_share)
-            weights = PERSONAL * share * weights
+            weights = share * beside_popularity(weights, sweep.shares)
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,

@@ -15,7 +15,10 @@ from lowkey.kernels.lists import expected_takes
 from lowkey.methods.moments.ease import CleanGram
 from lowkey.serving.rules import rungs
 
-OWN_RIDGE, NOISE_RIDGE = 1.2, 0.45  # of what an item shares with itself alone, and of the noise's sqrt(n_head)
+OWN_RIDGE = 0.4  # of what an item shares with itself alone: it grows with the crowd, so little of it
+CHANCE_RIDGE, NOISE_RIDGE = 1.0, 0.45  # of where chance's spectrum ends, and of the noise's sqrt(n_head)
+PERSONAL = 1.2  # what the weights count beside popularity: their ridges shrink them, and popularity errs, too
+TO_RARE = 0.1  # and for rare items a little more: an item's share to this power less
 USUAL_SLOPE, SLOPE_STD = 0.6, 0.5  # what is believed of the slope of takes on their predictions before it is posted
 
 Array = NDArray[np.float64]
@@ -24,12 +27,13 @@ Array = NDArray[np.float64]
 def ridged_inverse(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
     """The inverse of the cleaned Gram matrix with a ridge per item.
 
-    The ridge of an item is what it shares with itself alone and a part of the noise, times the root of its share:
-    frequent items are alone in more rows.
+    The ridge of an item is parts of what it shares with itself alone, of what users share by chance and of the noise,
+    times the root of its share: frequent items are alone in more rows.
     """
     n = len(shares)
     roots = np.sqrt(np.maximum(shares, 1e-12))
-    ridge = reg * roots / roots.mean() * (OWN_RIDGE * clean.own + NOISE_RIDGE * noise_std * math.sqrt(n))
+    level = OWN_RIDGE * clean.own + CHANCE_RIDGE * clean.chance + NOISE_RIDGE * noise_std * math.sqrt(n)
+    ridge = reg * roots / roots.mean() * level
     gram = (clean.vectors * clean.values) @ clean.vectors.T
     gram[np.diag_indices_from(gram)] += ridge
     return inv(gram, overwrite_a=True)
@@ -41,6 +45,12 @@ def ease_weights(inverse: Array) -> Array:
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
     return weights
+
+
+def beside_popularity(weights: Array, shares: Array) -> Array:
+    """The weights as they are added to popularity; ``PERSONAL`` is the mean of what they count, by share."""
+    rarity = np.maximum(shares, 1e-12) ** -TO_RARE
+    return weights * (PERSONAL * rarity / (rarity @ shares) * shares.sum())
 
 
 def usual_scores(popularity: Array, weights: Array) -> Array:
