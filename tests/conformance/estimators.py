@@ -70,6 +70,7 @@ CASES = [
     Case(DPMoments, "binary", {"head": 12}, whole={"head": None}),
     Case(lk.DPLists, "binary", {"head": 12}, whole={"head": None}),
     Case(lk.DPLists, "ratings", {"head": 12, "liked": 2.5}, whole={"head": None}, note="liked"),
+    Case(lk.DPLists, "binary", personal=False, note="too few for tastes"),
     Case(lk.DPSketch, "ratings", {"width": 3, "residual_bound": 0.6}),
     Case(lk.DPALS, "ratings", {"rank": 3, "n_iter": 2, "residual_bound": 0.5}, note="weights"),
     Case(lk.DPFactors, "ratings", {"rank": 3, "n_iter": 2}),

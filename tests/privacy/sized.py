@@ -46,6 +46,7 @@ SIZED_CASES = [
     SizedCase(DPMoments, "binary", {"head": 600}),
     SizedCase(lk.DPLists, "binary", {"head": 300}),
     SizedCase(lk.DPLists, "ratings", {"head": 300, "liked": 2.5}, note="liked"),
+    SizedCase(lk.DPLists, "binary", note="too few for tastes"),
     SizedCase(lk.DPSketch, "ratings", {"width": 16}),
     SizedCase(lk.DPALS, "ratings", {"rank": 16, "n_iter": 3}, note="weights"),
     SizedCase(lk.DPALS, "ratings", {"rank": 16, "n_iter": 2, "max_ratings": 200}, note="sampled"),

@@ -331,7 +331,8 @@ def kept_before(calls: list[Call], call: Call, block: Block) -> Any:
     return added_by(before.sweep, block, kept_before(calls, before, block))[1]
 
 
-WITH_NUMBERS = [case for case in SMALL if str(case) != "DPBias-binary"]  # its only field is the size of the catalogue
+COUNTING = ("DPBias-binary", "DPLists-binary-too few for tastes")  # from the size of the catalogue and places alone
+WITH_NUMBERS = [case for case in SMALL if str(case) not in COUNTING]
 
 
 @pytest.mark.parametrize("case", WITH_NUMBERS, ids=str)

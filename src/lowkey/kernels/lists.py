@@ -73,6 +73,27 @@ class TakenCounts(Sweep):
 
 
 @dataclass(frozen=True, eq=False)
+class HeadCounts(Sweep):
+    """How many users took each item of the head, each with weight 1/sqrt(k) on k items of it.
+
+    A non-negative vector of norm 1 again: who took much else says more of the head than in ``TakenCounts``.
+    """
+
+    slots: NDArray[np.int32]  # of every item its place in the head, or -1
+    n_head: int
+    liked: float | None
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        bound = Sensitivity.of_acute_vectors(1.0)
+        return (Statistic("head_counts", (self.n_head,), COUNT_GRID, bound, 1 << COUNT_BITS),)
+
+    def run(self, block: Block, local: Local, sums: Sums) -> Local:
+        add_counts(*head_rows(*taken_rows(block, self.liked), self.slots), 1.0, COUNT_GRID.step, sums["head_counts"])
+        return None
+
+
+@dataclass(frozen=True, eq=False)
 class TasteMoments(Sweep):
     """One vector: gram_weight times the sum of z z^T over the head, row by row, and count_weight times all counts again.
 

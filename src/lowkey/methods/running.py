@@ -61,7 +61,7 @@ class DPRunningLists(DPLists):
 
     def _settings(self, domain: Domain, budget: Budget) -> ListsSettings:
         _check_fits(domain)
-        return replace(super()._settings(domain, budget), largest_head=domain.n_items)
+        return replace(super()._settings(domain, budget), largest_head=domain.n_items, counted_again=0)
 
     def _ask_counts(self, settings: ListsSettings, curator: Curator) -> HeardSoFar:
         assert isinstance(curator, StreamCurator)

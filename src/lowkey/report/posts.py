@@ -19,6 +19,7 @@ NAMES = {
     "item_means": "the average of every item",
     "item_counts": "how many people have each item",
     "taken_counts": "how many people took each item",
+    "head_counts": "how many people took each of the items that seem to be taken most",
     "taste_moments": "which items are taken together",
     "taste_fit": "whether this foretells people left out",
     "left_out": "whether this foretells ratings left out",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.kernels.lists import MOST_EXPECTED, USERS_WEIGHT, TakenCounts, TasteFit, TasteMoments
+from lowkey.kernels.lists import MOST_EXPECTED, USERS_WEIGHT, HeadCounts, TakenCounts, TasteFit, TasteMoments
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, count_posterior
@@ -28,6 +28,8 @@ from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
 from lowkey.privacy.plan import Request
 
 COUNTS_SHARE, FIT_SHARE = 0.1, 0.02  # of mu^2
+COUNTED_AGAIN, FEW_COUNTS_SHARE = 1 / 8, 0.4  # where only counts are posted: of the items, and the first post's share
+FEWEST_AGAIN = 100  # items
 SMALLEST_HEAD = 300
 CLEAR = 6.8  # an item is in the head from this many times sqrt(average count / mu) on
 CLEAR_STDS = 3.0  # a posted count of so many standard deviations is no chance
@@ -43,6 +45,7 @@ class ListsSettings(Settings):
     liked: float | None
     reg: float
     personal: bool  # False: so few users are expected that only counts are posted
+    counted_again: int  # items that are counted twice where only counts are posted
 
     def told(self) -> dict[str, Any]:
         return {"largest_head": self.largest_head}
@@ -53,7 +56,8 @@ class DPLists(Recommender):
 
     Three posts: how many users took each item; the second moments of the users' rows over the ``head`` of the catalogue
     (by default as many items as stand clear of the noise) after popularity is taken out of them, with counts again where
-    there is little to learn from pairs; and two numbers that say whether the weights foretell users left out. Scores are
+    there is little to learn from pairs; and two numbers that say whether the weights foretell users left out. Of few people
+    two posts instead: all counts, and again those of what was counted most. Scores are
     popularity plus what each item of a history adds; as noise grows they shrink into popularity. ``reg`` scales the
     ridge that follows from the posts.
 
@@ -101,6 +105,7 @@ class DPLists(Recommender):
         if self.liked is not None and domain.rating_range is None:
             refuse("liked", got="binary feedback, where everything is", needed="ratings", try_="leaving it out")
         few = domain.expected_users is not None and domain.expected_users * budget.signal < FEWEST
+        personal = not few or self.head is not None
         return ListsSettings(
             domain=domain,
             budget=budget,
@@ -108,12 +113,16 @@ class DPLists(Recommender):
             largest_head=min(domain.n_items, LARGEST_HEAD) if self.head is None else self.head,
             liked=self.liked,
             reg=self.reg,
-            personal=not few or self.head is not None,
+            personal=personal,
+            counted_again=0 if personal else min(domain.n_items, max(FEWEST_AGAIN, round(COUNTED_AGAIN * domain.n_items))),
         )
 
     def _requests(self, settings: ListsSettings) -> list[Request]:
         note = "weighted counts of users, and the number of users"
-        counts = Request("taken_counts", settings.n_items + 1, COUNTS_SHARE, note=note)
+        first = FEW_COUNTS_SHARE if settings.counted_again else COUNTS_SHARE
+        counts = Request("taken_counts", settings.n_items + 1, first, note=note)
+        if settings.counted_again:
+            return [counts, Request("head_counts", settings.counted_again, 1.0 - first, note="of the most counted alone")]
         if not settings.personal:
             return [counts]
         size, share = settings.largest_head**2 + settings.n_items, 1.0 - COUNTS_SHARE - FIT_SHARE
@@ -139,6 +148,9 @@ class DPLists(Recommender):
             head_share = float(counts.means[head].sum() / max(float(counts.means.sum()), 1e-300))
             signs = Signs.of(clean, tastes.noise_std, weights, agreement, head_share)
             weights = share * beside_popularity(weights, sweep.shares)
+        elif settings.counted_again:
+            head, counts = _ask_again(settings, counts, heard.counts, curator)
+            weights = np.zeros((len(head), len(head)))
         popularity = counts.means / max(float(counts.means[head].sum()), 1e-300)
         arrays = {
             "head": head,
@@ -263,6 +275,20 @@ def gram_weight(taken: float, heard: Heard) -> float:
     """
     typical = (taken / heard.users) ** 2 * min(1.0, heard.users * heard.signal / FEWEST) ** 8
     return math.sqrt(typical**2 / (1.0 + typical**2)) if typical < math.inf else 1.0
+
+
+def _ask_again(
+    settings: ListsSettings, counts: Counts, first: Posted, curator: Curator
+) -> tuple[NDArray[np.int64], Counts]:
+    """Of few people: what may be among the most popular is counted again, and nothing else, so all say more of it."""
+    head = most_counted(counts.means, settings.counted_again)
+    posts = curator.ask(HeadCounts(places(head, settings.n_items), len(head), settings.liked))
+    again = Posted(posts["head_counts"], posts.stds["head_counts"])
+    louder = max(float(again.counts.sum()) / max(float(counts.means[head].sum()), 1e-300), 1.0)
+    of_head = count_posterior(*Posted(first.counts[head], first.std).scaled(1.0 / louder).with_more(again)).means
+    means = np.minimum(louder * counts.means, of_head.min())
+    means[head] = of_head
+    return head, counts._replace(means=means)
 
 
 def _head(settings: ListsSettings, counts: Counts, signal: float) -> NDArray[np.int64]:
