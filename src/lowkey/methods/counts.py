@@ -21,6 +21,26 @@ CHUNK = 16_384  # items at a time
 TINY = 1e-9
 
 
+class Posted(NamedTuple):
+    """Noisy counts, and the standard deviation of their noise."""
+
+    counts: Array
+    std: float
+
+    def scaled(self, weight: float) -> Posted:
+        """Of counts that were posted times ``weight``; without one there is nothing but noise."""
+        return Posted(self.counts / weight, self.std / weight) if weight > 0.0 else Posted(self.counts, math.inf)
+
+    def with_more(self, other: Posted) -> Posted:
+        """Both posts of the same counts, weighted by their precision."""
+        if other.std == math.inf:
+            return self
+        if self.std == 0.0 or other.std == 0.0:
+            return self if self.std == 0.0 else other
+        ours, theirs = self.std**-2.0, other.std**-2.0
+        return Posted((ours * self.counts + theirs * other.counts) / (ours + theirs), (ours + theirs) ** -0.5)
+
+
 class Counts(NamedTuple):
     """What is believed of each count: its mean, its mean square, and its geometric mean."""
 

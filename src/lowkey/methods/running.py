@@ -22,8 +22,9 @@ from lowkey.kernels.moments import RatingMoments
 from lowkey.linalg.packed import pack, unpack
 from lowkey.methods.base import Budget, Recommender
 from lowkey.methods.bias.method import BiasSettings, DPBias
+from lowkey.methods.counts import Posted
 from lowkey.methods.curator import Curator, Posts
-from lowkey.methods.lists.method import DPLists, Heard, ListsSettings, Posted, gram_weight
+from lowkey.methods.lists.method import DPLists, Heard, ListsSettings, gram_weight
 from lowkey.methods.moments.head import LARGEST_HEAD
 from lowkey.methods.moments.method import DPMoments, MomentsSettings
 from lowkey.methods.streamed import StreamCurator

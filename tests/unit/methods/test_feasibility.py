@@ -77,7 +77,7 @@ def test_ratings_are_means_where_the_default_is_means() -> None:
 def signs(strength: float, noise: float) -> Signs:
     rng = np.random.default_rng(3)
     basis, _ = np.linalg.qr(rng.normal(size=(40, 6)))
-    clean = CleanGram(np.full(6, strength), basis, 1.0, 1.0, 0.5)
+    clean = CleanGram(np.full(6, strength), basis, 1.0, 0.5)
     weights = np.full((40, 40), 0.01)
     return Signs.of(clean, noise, weights, agreement=0.1, head_share=0.9)
 

@@ -24,8 +24,8 @@ from lowkey.kernels.lists import (
     TasteMoments,
     expected_takes,
 )
-from lowkey.methods.counts import count_posterior
-from lowkey.methods.lists.method import Heard, Posted
+from lowkey.methods.counts import Posted, count_posterior
+from lowkey.methods.lists.method import Heard
 from lowkey.methods.lists.weights import usual_scores
 from lowkey.privacy.gaussian import gaussian_mu
 from lowkey.privacy.noise import SeededNoise

@@ -18,7 +18,7 @@ from lowkey.errors import refuse
 from lowkey.kernels.lists import MOST_EXPECTED, USERS_WEIGHT, HeadCounts, TakenCounts, TasteFit, TasteMoments
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
-from lowkey.methods.counts import Counts, count_posterior
+from lowkey.methods.counts import Counts, Posted, count_posterior
 from lowkey.methods.curator import Curator
 from lowkey.methods.lists.kept import Signs, may_be_behind, share_left
 from lowkey.methods.lists.public import public_pairs
@@ -138,7 +138,7 @@ class DPLists(Recommender):
             tastes = self._ask_tastes(settings, counts, heard, curator)
             head, sweep = tastes.head, tastes.sweep
             clean = clean_gram(tastes.gram, tastes.noise_std)
-            inverse = ridged_inverse(clean, sweep.shares, tastes.noise_std, settings.reg)
+            inverse = ridged_inverse(clean, sweep.shares, tastes.noise_std, tastes.crowd, settings.reg)
             posts = curator.ask_of_model(TasteFit(sweep, inverse, clean.passed))
             heeded = min(heard.enough, sweep.gram_weight)  # weights of moments that got nothing are noise
             share = heeded * personal_share(posts["taste_fit"], posts.stds["taste_fit"])
@@ -194,14 +194,16 @@ class DPLists(Recommender):
         head = np.flatnonzero(sweep.slots >= 0)
         gram, std, posted = self._ask_moments(sweep, head, heard, curator)
         gram, noise = (gram + gram.T) / 2.0, std / math.sqrt(2.0)  # of the mean of the two triangles
-        pairs = public_pairs(settings.knowledge, sweep, max(float(np.trace(gram)), 1.0))
+        crowd = float(np.trace(gram))
+        pairs = public_pairs(settings.knowledge, sweep, max(crowd, 1.0))
         if pairs is not None:
             weight = pairs.beside(gram, noise)
             smaller = sweep_of(heard.signal * (1.0 + weight))
             gram, kept = gram + weight * pairs.gram, smaller.slots[head] >= 0
+            crowd += weight**2 * float(np.trace(pairs.gram))
             if len(smaller.shares) < len(head):
                 gram, head, sweep = gram[np.ix_(kept, kept)], head[kept], replace(smaller, gram_weight=sweep.gram_weight)
-        return Tastes(head, sweep, gram, noise, posted)
+        return Tastes(head, sweep, gram, noise, posted, crowd)
 
     def _gram_weight(self, taken: float, heard: Heard, curator: Curator) -> float:
         return gram_weight(taken, heard)
@@ -217,26 +219,6 @@ class DPLists(Recommender):
         return found[: size**2].reshape(size, size) / of_gram, std / of_gram, heard.counts.with_more(again)
 
 
-class Posted(NamedTuple):
-    """Noisy counts, and the standard deviation of their noise."""
-
-    counts: Array
-    std: float
-
-    def scaled(self, weight: float) -> Posted:
-        """Of counts that were posted times ``weight``; without one there is nothing but noise."""
-        return Posted(self.counts / weight, self.std / weight) if weight > 0.0 else Posted(self.counts, math.inf)
-
-    def with_more(self, other: Posted) -> Posted:
-        """Both posts of the same counts, weighted by their precision."""
-        if other.std == math.inf:
-            return self
-        if self.std == 0.0 or other.std == 0.0:
-            return self if self.std == 0.0 else other
-        ours, theirs = self.std**-2.0, other.std**-2.0
-        return Posted((ours * self.counts + theirs * other.counts) / (ours + theirs), (ours + theirs) ** -0.5)
-
-
 class Tastes(NamedTuple):
     """What is known of the head's pairs; and of all counts."""
 
@@ -245,6 +227,7 @@ class Tastes(NamedTuple):
     gram: Array
     noise_std: float
     counts: Posted
+    crowd: float  # the sum of the squared weights of those who are in the pairs
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,17 @@ USUAL_SLOPE, SLOPE_STD = 0.6, 0.5  # what is believed of the slope of takes on t
 Array = NDArray[np.float64]
 
 
-def ridged_inverse(clean: CleanGram, shares: Array, noise_std: float, reg: float) -> Array:
+def ridged_inverse(clean: CleanGram, shares: Array, noise_std: float, crowd: float, reg: float) -> Array:
     """The inverse of the cleaned Gram matrix with a ridge per item.
 
     The ridge of an item is parts of what it shares with itself alone, of what users share by chance and of the noise,
-    times the root of its share: frequent items are alone in more rows.
+    times the root of its share: frequent items are alone in more rows. ``crowd`` is the sum of the squared weights of rows
+    of norm 1; what they share by chance has the variance crowd/n^2 per entry, so its spectrum ends at 2 sqrt(crowd/n).
     """
     n = len(shares)
     roots = np.sqrt(np.maximum(shares, 1e-12))
-    level = OWN_RIDGE * clean.own + CHANCE_RIDGE * clean.chance + NOISE_RIDGE * noise_std * math.sqrt(n)
+    chance = 2.0 * math.sqrt(max(crowd, 0.0) / n)
+    level = OWN_RIDGE * clean.own + CHANCE_RIDGE * chance + NOISE_RIDGE * noise_std * math.sqrt(n)
     ridge = reg * roots / roots.mean() * level
     gram = (clean.vectors * clean.values) @ clean.vectors.T
     gram[np.diag_indices_from(gram)] += ridge

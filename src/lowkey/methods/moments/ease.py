@@ -21,14 +21,12 @@ CHUNK = 256  # eigenvalues at a time: bounds the memory of all pairwise differen
 class CleanGram:
     """values (k,) and vectors (n, k) of the cleaned low-rank part; ``own`` is what an item shares with itself alone.
 
-    ``chance`` is where the spectrum of what users have in common by chance ends; ``passed`` is how much of a small change
-    of the matrix, such as one row's, comes through the cleaning.
+    ``passed`` is how much of a small change of the matrix, such as one row's, comes through the cleaning.
     """
 
     values: Matrix
     vectors: Matrix
     own: float
-    chance: float
     passed: float
 
 
@@ -80,7 +78,7 @@ def clean_gram(gram: Matrix, std: float, rounds: int = 4) -> CleanGram:
     own_mean = float(np.mean(np.diag(gram) - (vectors**2) @ values))
     # A user adds a matrix of norm 1, so chance alone gives an entry the variance trace/n^2: its spectrum ends at this.
     chance = 2.0 * math.sqrt(max(float(np.trace(gram)), 0.0) / len(gram))
-    return CleanGram(values, vectors, max(own_mean, chance, std), chance, passed)
+    return CleanGram(values, vectors, max(own_mean, chance, std), passed)
 
 
 def ease_weights(clean: CleanGram, ridge: float) -> Matrix:
