@@ -225,7 +225,7 @@ def test_few_people_whose_number_is_not_known_get_popularity_alone() -> None:
 
 def test_a_small_crowd_with_tastes_is_told_from_one_without() -> None:
     """Half prefer one half of the items, two to one. Cleaning takes most of a user's own part out of the matrix: who takes
-    all of it out once more finds that nobody is foretold. Of 2 slope, noise and sampling move a mean of three by 0.1."""
+    all of it out once more finds that nobody is foretold. Of the slope, noise and sampling move a mean of three by 0.05."""
     chances, domain = 6.0 / (np.arange(300) + 10.0), lk.Domain(items=300, feedback="binary", expected_users=4000)
     shares = dict[bool, list[float]]()
     for tastes in (False, True):
@@ -236,8 +236,8 @@ def test_a_small_crowd_with_tastes_is_told_from_one_without() -> None:
             board = lk.Billboard(noise=SeededNoise(seed))
             model = lk.DPLists(2.0, 1e-5).fit(scipy.sparse.csr_array(rows), domain=domain, billboard=board).model_
             shares.setdefault(tastes, []).append(model.settings["personal_share"])
-    assert np.mean(shares[True]) > 0.6
-    assert np.mean(shares[False]) < 0.3
+    assert np.mean(shares[True]) > 0.4
+    assert np.mean(shares[False]) < 0.2
 
 
 def test_weights_that_foretell_nothing_are_not_used() -> None:

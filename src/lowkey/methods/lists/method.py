@@ -163,7 +163,7 @@ class DPLists(Recommender):
         }
         told = {
             "items_clear_of_noise": int(np.sum(heard.counts.counts > CLEAR_STDS * heard.counts.std)),
-            "personal_share": round(share, 2),
+            "personal_share": round(min(share, 1.0), 2),
             **self._expected(signs),
         }
         return Released("lists", arrays, {"liked": settings.liked, "rating_range": None, **told})

@@ -17,9 +17,9 @@ from lowkey.serving.rules import rungs
 
 OWN_RIDGE = 0.4  # of what an item shares with itself alone: it grows with the crowd, so little of it
 CHANCE_RIDGE, NOISE_RIDGE = 1.0, 0.45  # of where chance's spectrum ends, and of the noise's sqrt(n_head)
-PERSONAL = 1.2  # what the weights count beside popularity: their ridges shrink them, and popularity errs, too
+PERSONAL = 1.15  # what they count beside popularity, in slopes of takes on predictions: popularity errs, too
 TO_RARE = 0.1  # and for rare items a little more: an item's share to this power less
-USUAL_SLOPE, SLOPE_STD = 0.6, 0.5  # what is believed of the slope of takes on their predictions before it is posted
+USUAL_SLOPE, SLOPE_STD, MOST_SLOPE = 1.0, 0.5, 1.5  # what is believed of that slope before it is posted; and its limit
 
 Array = NDArray[np.float64]
 
@@ -62,12 +62,12 @@ def usual_scores(popularity: Array, weights: Array) -> Array:
 
 
 def personal_share(fit: Array, std: float) -> float:
-    """How much of the weights is used: all, unless they foretell users that were left out badly, and then none.
+    """How much of the weights is used: as much as they foretell users that were left out.
 
     The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; here its
-    posterior mean under N(USUAL_SLOPE, SLOPE_STD^2). Where the data hold nothing but popularity it is 0 or below, and
-    popularity is left.
+    posterior mean under N(USUAL_SLOPE, SLOPE_STD^2). Where ridges are too small for the data it is below 1, and where
+    the data hold nothing but popularity it is 0, and popularity is left.
     """
     agreement, known, prior = float(fit[0]), max(float(fit[1]), 0.0), (std / SLOPE_STD) ** 2
     slope = (USUAL_SLOPE * prior + agreement * known) / max(prior + known**2, 1e-300)
-    return float(np.clip(2.0 * slope, 0.0, 1.0))
+    return float(np.clip(slope, 0.0, MOST_SLOPE))
