@@ -16,10 +16,9 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREA
 
 import numpy as np
 
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.mechanisms import Gaussian, Laplace, Mechanism, SymmetricGaussian
 from lowkey.privacy.noise import NoiseSource
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 from lowkey_lab.speed import told
 
 TARGETS = {"Gaussian": 0.5, "Laplace": 0.4}

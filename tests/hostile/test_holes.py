@@ -27,11 +27,10 @@ from lowkey.cli.main import run
 from lowkey.data.synthetic import taste, write_taste
 from lowkey.errors import BudgetError, LedgerError, LowkeyError
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.plan import Line, Plan
-from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, Unreleased
 
 CROWD = taste(300, 40, 10, seed=5)
 SIGNS = {"link": "probit", "reg": 1.0, "threshold": 3.0}

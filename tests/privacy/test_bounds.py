@@ -37,9 +37,8 @@ from lowkey.kernels.one_bit import ClampedGradient, Minimiser
 from lowkey.kernels.some_users import OfSome
 from lowkey.kernels.sweep import Sweep
 from lowkey.linalg.links import link_of
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.noise import SeededNoise
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 NEWCOMER = 0x5EED_0F_A_57A6E12
 STARTS = [  # ways to begin a fit that the table does not take

@@ -15,8 +15,7 @@ import lowkey as lk
 from lowkey.engines.local import EXACT, LocalState, block_users
 from lowkey.errors import ClosedError, InputError
 from lowkey.kernels.sweep import Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 N_USERS = 61
 THREADS = [1, 2]

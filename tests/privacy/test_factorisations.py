@@ -10,9 +10,8 @@ from scipy.optimize import minimize
 
 from lowkey.errors import InputError, PlanError
 from lowkey.privacy import factorisations as f
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.stream import LARGEST_NORM, ONE, Schedule
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 KINDS = [(52, None, None), (52, 26.0, None), (52, None, 13), (30, 4.0, 8), (1, None, None), (2, None, None)]
 

@@ -16,7 +16,6 @@ from scipy import stats
 
 from lowkey.errors import BudgetError, ClosedError, InputError, PlanError
 from lowkey.privacy.billboard import Billboard
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.guarantee import Unit
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.mechanisms import Gaussian, Laplace, NoNoise, SymmetricGaussian
@@ -24,7 +23,7 @@ from lowkey.privacy.noise import NoiseSource, SeededNoise, log_ratio
 from lowkey.privacy.plan import Line, Plan, Request
 from lowkey.privacy.price import price
 from lowkey.privacy.randomized_response import RandomizedResponse
-from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, Unreleased
 
 EPSILONS = [0.01, 0.1, 1.0, 5.0, 20.0, 1000.0]
 STATISTIC = Statistic("sums", (5,), Grid(-26), Sensitivity.of_vectors(2.0), 1 << 28)

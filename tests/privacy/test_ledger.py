@@ -24,14 +24,13 @@ import pytest
 from lowkey.errors import BudgetError, InputError, LedgerError, PlanError
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.chain import record_hash
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.price import price
 from lowkey.privacy.stream import Schedule
-from lowkey.privacy.sums import Sensitivity, Statistic, Unreleased
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, Unreleased
 
 STATISTIC = Statistic("sums", (3,), Grid(-26), Sensitivity.of_vectors(1.0), 1 << 26)
 LINE = Line("sums", Gaussian(10.0), 3)

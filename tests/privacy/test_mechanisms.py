@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numba import get_num_threads
 from scipy import stats
 
-from lowkey.privacy.grid import HAIR, Grid
 from lowkey.privacy.mechanisms import (
     PART,
     Gaussian,
@@ -27,7 +26,7 @@ from lowkey.privacy.noise import MIN_SCALE, NoiseSource, SeededNoise
 from lowkey.privacy.plan import KINDS, mechanism_from_json
 from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.repeat_and_select import RepeatAndSelect
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import HAIR, Grid, Sensitivity, Statistic, symmetric_shape
 
 FALSE_ALARM = 1e-9
 ALL = [

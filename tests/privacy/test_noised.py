@@ -11,11 +11,10 @@ import pytest
 from numba import get_num_threads, set_num_threads
 from scipy import stats
 
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.mechanisms import PART, Gaussian, Laplace, Mechanism, NoNoise, SymmetricGaussian
 from lowkey.privacy.noise import NoiseSource, SeededNoise
 from lowkey.privacy.noised import noised, sha256_of
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 
 FALSE_ALARM = 1e-9
 ROWS, ORDER = 1_600, 64  # triangles of 2,080 numbers: four parts, the last of which is short

@@ -22,7 +22,7 @@ from lowkey.engines.local import LocalEngine, no_sums
 from lowkey.kernels.one_bit import ClampedGradient, Minimiser, Responses, Signs, SignSweep
 from lowkey.linalg.links import FlippedSignLoss, link_of
 from lowkey.linalg.spectral_gradient import Problem, minimise
-from lowkey.privacy.grid import Grid
+from lowkey.privacy.sums import Grid
 
 THRESHOLD = 3.5
 Csr = scipy.sparse.csr_array

@@ -16,11 +16,10 @@ from test_replay import neighbour
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Sweep
 from lowkey.methods.base import Recommender, Released, Settings
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.mechanisms import Gaussian
 from lowkey.privacy.noise import SeededNoise
 from lowkey.privacy.plan import Request
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 GRID = Grid.for_bound(1.0, 26)
 DOMAIN = DOMAINS["ratings"]

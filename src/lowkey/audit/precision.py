@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from lowkey.privacy.grid import Grid
 from lowkey.privacy.mechanisms import Gaussian, Laplace
 from lowkey.privacy.noise import NoiseSource
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 WIDTH = 10.0  # of the noise; one person adds 1
 DRAWS = 40_000

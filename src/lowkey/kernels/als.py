@@ -33,8 +33,7 @@ from lowkey.kernels.item_equations import SINGLE_RANK, add_equations, owners, ta
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.kernels.user_factors import FACTOR_BITS, user_factors
 from lowkey.linalg.packed import pack
-from lowkey.privacy.grid import HAIR, Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import HAIR, Grid, Sensitivity, Statistic, symmetric_shape
 
 FACTOR_GRID = Grid(-FACTOR_BITS)
 PEAK = 1 << (2 * FACTOR_BITS)

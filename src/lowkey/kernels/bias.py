@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 BITS = 26
 

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
-from lowkey.privacy.grid import HAIR
+from lowkey.privacy.sums import HAIR
 
 MOST_UNITS = 2.0**62
 

@@ -20,8 +20,7 @@ from lowkey.data.ratings import Block
 from lowkey.errors import refuse
 from lowkey.kernels.bounding import shrink_factor, to_units
 from lowkey.kernels.sweep import Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 BITS = 26
 _scrambled = njit(cache=True, nogil=True)(splitmix64)

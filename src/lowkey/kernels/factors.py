@@ -35,8 +35,7 @@ from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.blas import DGEMM, SGEMM, add_gram, outer_gram, product
 from lowkey.linalg.inverse import invert_positive, spare_size
 from lowkey.linalg.packed import pack
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 
 UPDATE_BITS, MOMENT_BITS = 30, 20  # of a coordinate; products have twice as many, and int64 holds the sum over 2^23 users
 EXACT_USERS = 1 << 13  # of whom float64 holds the sum of products of 2 * MOMENT_BITS bits exactly

@@ -28,8 +28,7 @@ from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.kernels.walk import Walk, centered_rows, local_rows
-from lowkey.privacy.grid import HAIR, Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import HAIR, Grid, Sensitivity, Statistic, symmetric_shape
 
 BITS, PRODUCT_BITS = 19, 26  # of a residual; its products take 38, and 2^25 users fill an int64
 

@@ -19,8 +19,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import to_units
 from lowkey.kernels.level import clipped
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 BITS = 44  # a rating has 1/n_items of the whole
 

@@ -22,8 +22,7 @@ from lowkey.kernels.bounding import to_units
 from lowkey.kernels.leave_one_out import BITS
 from lowkey.kernels.level import clipped
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,7 @@ from numba import njit
 from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import to_units
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import HAIR, Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import HAIR, Grid, Sensitivity, Statistic
 
 BITS = 26
 PULL = 4.0  # ratings that a user's own mean is damped by

@@ -35,8 +35,7 @@ from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.moments import head_rows
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.packed import pack, unpack
-from lowkey.privacy.grid import HAIR, Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import HAIR, Grid, Sensitivity, Statistic
 
 BITS = 20  # of a coordinate; products have 40, so that float64 holds the sums of 2^11 users exactly, with two to spare
 GRID = Grid.for_bound(1.0, BITS)

@@ -32,8 +32,7 @@ from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor
 from lowkey.kernels.spectral_start import own_offset
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.packed import pack
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 
 BITS = 18  # of a coordinate; products have 36, so that float64 sums over 2^17 users are exact
 PEAK = 1 << (2 * BITS)

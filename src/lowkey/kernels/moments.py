@@ -28,8 +28,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 
 BITS = 20  # of a coordinate; a product has twice as many, and int64 holds the sum over 2^23 users
 

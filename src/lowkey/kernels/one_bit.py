@@ -29,8 +29,7 @@ from lowkey.errors import InputError
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.links import FlippedSignLoss, Link
 from lowkey.linalg.spectral_gradient import Problem, minimise
-from lowkey.privacy.grid import HAIR, Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import HAIR, Grid, Sensitivity, Statistic
 
 BITS = 30
 Norm = Literal["l1", "l2"]

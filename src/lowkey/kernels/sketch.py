@@ -27,8 +27,7 @@ from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.gram import users_by_item
 from lowkey.kernels.moments import BITS, RatingMoments
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 VIEW_BITS = 30
 

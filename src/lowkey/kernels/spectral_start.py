@@ -20,8 +20,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 
 BITS = 19  # of a coordinate; products take 38, and 2^25 users fill an int64
 

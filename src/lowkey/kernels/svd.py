@@ -22,8 +22,7 @@ from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.frank_wolfe import BITS
 from lowkey.kernels.gram import add_row_grams
 from lowkey.kernels.sweep import Local, Sums, Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic, symmetric_shape
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 
 DENSITY_BITS = 26
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit, prange
 
 from lowkey.kernels.bounding import fits, shrink_factor
-from lowkey.privacy.grid import HAIR
+from lowkey.privacy.sums import HAIR
 
 BATCH = 64  # records projected in a row: memory is read in long runs
 SUMS_IN_ANY_ORDER = {"reassoc", "contract"}  # lets dot products use vector units; NaN and infinity keep their meaning

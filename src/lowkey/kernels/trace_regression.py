@@ -25,8 +25,7 @@ from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.kernels.tangent import SUMS_IN_ANY_ORDER, clipped, dense_gradient, low_rank_gradient, sparse_gradient, truncate
 from lowkey.linalg.lowrank import FixedRank
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 BITS = 36  # of a contribution; 2^27 records fit an int64 total
 DENSE_NUMBERS = 1 << 20  # of measurements made dense at a time

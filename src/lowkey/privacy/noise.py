@@ -133,7 +133,7 @@ class SeededNoise(NoiseSource):
 
 
 def onto(units: NDArray[np.int64], refine: int, draws: NDArray[np.int64], step: float) -> None:
-    """``units`` becomes (units 2^refine + draws) step, in float64, in its own memory. int64 wraps: see grid.py."""
+    """``units`` becomes (units 2^refine + draws) step, in float64, in its own memory. int64 wraps: see sums.py."""
     _onto(units, refine, draws, step)
 
 

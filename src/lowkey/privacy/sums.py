@@ -1,4 +1,10 @@
-"""Gate room: a private sum, closed, together with how far one person can move it."""
+"""Gate room: a private sum, closed, the public grid it lives on, and how far one person can move it.
+
+A contribution vector is clipped a hair inside its bound and truncated towards zero to multiples of the grid's ``step``;
+its norm can only fall. Sums of such vectors, and of products x x^T formed from them, are whole numbers of grid units, so
+they are exact: the same bits in any order, for any number of threads or partitions. Totals are int64 and wrap silently,
+which is still S + Z seen modulo 2^64: a total too large for the grid costs accuracy, never privacy.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +17,42 @@ from numpy.typing import NDArray
 
 from lowkey.errors import ClosedError
 from lowkey.privacy.closed import Closed
-from lowkey.privacy.grid import Grid
 
 if TYPE_CHECKING:
     from lowkey.privacy.stream import Schedule
 
+# Relative slack between a clip and the bound it serves: rounding in a norm of up to 2^20 terms stays below it.
+HAIR = 2.0**-30
 WEIGHT_BITS = 24  # the weights of a stream's cohorts are whole numbers of 2^-24
 LOW_BITS = (1 << WEIGHT_BITS) - 1
 
 Adjacency = Literal["add-remove", "replace-one"]
 Layout = Literal["dense", "symmetric"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Multiples of 2^exponent."""
+
+    exponent: int
+
+    @classmethod
+    def for_bound(cls, bound: float, bits: int) -> Grid:
+        """The grid on which a number of size ``bound`` takes at most 2^bits units."""
+        return cls(math.ceil(math.log2(bound)) - bits)
+
+    @property
+    def step(self) -> float:
+        return math.ldexp(1.0, self.exponent)
+
+    @property
+    def squared(self) -> Grid:
+        """The grid of products of two numbers on this grid."""
+        return Grid(2 * self.exponent)
+
+    def units(self, bound: float) -> int:
+        """The largest number of units that a value of at most ``bound`` can take."""
+        return math.floor(math.ldexp(bound, -self.exponent))
 
 
 @dataclass(frozen=True)

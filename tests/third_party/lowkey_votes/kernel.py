@@ -8,8 +8,7 @@ from numba import njit
 
 from lowkey.kernels.bounding import fits, shrink_factor, to_units
 from lowkey.kernels.sweep import Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 BITS = 26
 GRID = Grid.for_bound(1.0, BITS)

@@ -24,8 +24,7 @@ from lowkey.data.synthetic import write_taste
 from lowkey.errors import InputError
 from lowkey.kernels.bias import ItemMeans
 from lowkey.kernels.sweep import Sweep
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 COLUMNS = {"user": "user", "item": "item", "rating": "rating"}
 DOMAIN = lk.Domain(items=[f"film {i}" for i in range(40)], rating_range=(1.0, 9.0))
