@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from lowkey.data.domain import Domain
 from lowkey.methods.base import Budget
-from lowkey.methods.choice import default_method
-from lowkey.methods.crowd import LEAST_SIGNAL, crowd_signal
+from lowkey.methods.choice import LEAST_SIGNAL, crowd_signal, default_method
 from lowkey.methods.lists.method import FEWEST
 from lowkey.privacy.gaussian import gaussian_mu
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from lowkey.data.domain import Domain
 from lowkey.methods.base import Budget, Settings
-from lowkey.methods.crowd import crowd_signal
+from lowkey.methods.choice import crowd_signal
 
 RANK_PER_ROOT, LARGEST_RANK = 0.35, 16  # the rank for ratings: of the root of the signal
 SMALLEST_HEAD = 100  # items, for binary feedback

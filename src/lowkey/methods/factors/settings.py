@@ -8,7 +8,7 @@ from typing import Any
 
 from lowkey.data.domain import Domain
 from lowkey.methods.base import Settings
-from lowkey.methods.crowd import CATALOGUE_FOR_MOMENTS, CROWD_FOR_MOMENTS, LEAST_SIGNAL, crowd_signal
+from lowkey.methods.choice import CATALOGUE_FOR_MOMENTS, CROWD_FOR_MOMENTS, LEAST_SIGNAL, crowd_signal
 from lowkey.methods.means import Means
 
 LARGEST_RANK = 20
