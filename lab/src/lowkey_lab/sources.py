@@ -19,7 +19,8 @@ import pyarrow.parquet
 import scipy.sparse
 
 from lowkey.data.columns import ColumnNames
-from lowkey.data.formats import existing_path, format_of, read_columns
+from lowkey.data.formats import format_of, read_columns
+from lowkey.data.sources import existing_path
 from lowkey.errors import refuse
 
 MOVIELENS = "https://grouplens.org/datasets/movielens/"

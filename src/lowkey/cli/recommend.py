@@ -173,7 +173,8 @@ def _lists_for_all(model: Any, table: Table, options: dict[str, Any], out: Path,
     import pyarrow as pa
 
     from lowkey.data.columns import ColumnNames
-    from lowkey.data.formats import existing_path, format_of, read_columns
+    from lowkey.data.formats import format_of, read_columns
+    from lowkey.data.sources import existing_path
     from lowkey.data.text_files import Text
 
     check_table_file(out)

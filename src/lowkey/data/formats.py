@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from lowkey.data.columns import ColumnNames
 from lowkey.data.ids import is_text, plain_values
-from lowkey.data.sources import Remote, scheme_of
+from lowkey.data.sources import Remote
 from lowkey.data.text_files import (
     COMPRESSED,
     TEXT_FORMATS,
@@ -54,18 +54,6 @@ _ENDINGS = {
     ".base": "u.data",  # the training and test halves of MovieLens 100K: u1.base, ua.test
     ".test": "u.data",
 }
-MOVIELENS_FILES = ("ratings.csv", "ratings.dat", "u.data")  # what a MovieLens folder has, by age
-
-
-def existing_path(path: Any, what: str) -> Any:
-    """A `Path`, or a `Remote` for an address. A MovieLens folder stands for its ratings."""
-    if scheme_of(path):
-        return Remote.at(str(path))
-    found = Path(path)
-    if not found.exists():
-        refuse(what, got=f"{str(found)!r}, which does not exist", needed="a file", try_="another path")
-    inside = [found / name for name in MOVIELENS_FILES if found.is_dir() and (found / name).is_file()]
-    return inside[0] if inside else found
 
 
 def format_of(path: Any, format: str | None) -> str:

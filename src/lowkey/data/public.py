@@ -17,11 +17,12 @@ import scipy.sparse
 from lowkey.data.columns import ColumnNames
 from lowkey.data.domain import Domain
 from lowkey.data.features import as_table
-from lowkey.data.formats import existing_path, format_of, read_columns
+from lowkey.data.formats import format_of, read_columns
 from lowkey.data.ids import id_array
 from lowkey.data.public_tables import whole_table
 from lowkey.data.ratings import Ratings
 from lowkey.data.readers import frame_columns
+from lowkey.data.sources import existing_path
 from lowkey.errors import refuse
 
 

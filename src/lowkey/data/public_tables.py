@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from lowkey.data.formats import existing_path, format_of, sound, unreadable
+from lowkey.data.formats import format_of, sound, unreadable
 from lowkey.data.ids import id_array, is_text
+from lowkey.data.sources import existing_path
 from lowkey.data.text_files import check_present
 from lowkey.errors import InputError, refuse, without_values
 

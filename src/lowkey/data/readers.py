@@ -18,10 +18,10 @@ from lowkey.data.axes import Axes
 from lowkey.data.columns import ColumnNames, check_word, names_for, to_ratings, to_uncatalogued
 from lowkey.data.domain import Domain, Scale
 from lowkey.data.external_sort import Progress, stored_rows, stored_uncatalogued
-from lowkey.data.formats import existing_path, format_of, read_columns, streamed
+from lowkey.data.formats import format_of, read_columns, streamed
 from lowkey.data.ratings import Ratings
 from lowkey.data.scratch import Scratch, kept_if_done, scratch_place
-from lowkey.data.sources import DATABASES, database_columns, scheme_of
+from lowkey.data.sources import DATABASES, database_columns, existing_path, scheme_of
 from lowkey.data.text_files import USUAL, Text, check_present
 from lowkey.data.uncatalogued import UncataloguedRatings
 from lowkey.errors import InputError, quotes_nobody, refuse, without_values

@@ -17,6 +17,7 @@ from lowkey.data.text_files import check_present
 from lowkey.errors import InputError, refuse, without_values
 
 DATABASES = ("sqlite", "duckdb", "postgresql", "postgres")
+MOVIELENS_FILES = ("ratings.csv", "ratings.dat", "u.data")  # what a MovieLens folder has, by age
 
 
 def scheme_of(place: Any) -> str | None:
@@ -72,6 +73,17 @@ class Remote:
 
     def open(self) -> Any:
         return self.system.open_input_file(self.path)
+
+
+def existing_path(path: Any, what: str) -> Any:
+    """A `Path`, or a `Remote` for an address. A MovieLens folder stands for its ratings."""
+    if scheme_of(path):
+        return Remote.at(str(path))
+    found = Path(path)
+    if not found.exists():
+        refuse(what, got=f"{str(found)!r}, which does not exist", needed="a file", try_="another path")
+    inside = [found / name for name in MOVIELENS_FILES if found.is_dir() and (found / name).is_file()]
+    return inside[0] if inside else found
 
 
 def database_columns(address: str, query: str | None, names: ColumnNames) -> dict[str, Any]:

@@ -30,11 +30,12 @@ from lowkey.data.columns import (
     tidy_columns,
 )
 from lowkey.data.domain import Domain
-from lowkey.data.formats import existing_path, format_of, read_columns
+from lowkey.data.formats import format_of, read_columns
 from lowkey.data.ids import user_keys
 from lowkey.data.ratings import Block, HeldRows, Ratings
 from lowkey.data.readers import frame_columns
 from lowkey.data.row_choice import flagged_only, whole_seconds
+from lowkey.data.sources import existing_path
 from lowkey.data.spoken import Spoken
 from lowkey.errors import quotes_nobody, refuse
 from lowkey.privacy.closed import Closed
