@@ -7,6 +7,7 @@ Paper: ours (docs/moments.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,67 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
+from lowkey.linalg.packed import unpack
+from lowkey.methods.moments.posted import Moments
+
 Matrix = NDArray[np.float64]
+RANKS = (10, 20, 40)  # tried on the moments themselves; one of them alone where the head is large
+LARGE_HEAD, LARGE_HEAD_RANK = 1000, 20
 SPIKES = 64  # eigenvalues looked for above the noise; far more than ever stand out
+
+
+def default_rank(moments: Moments) -> int:
+    """The rank that the moments themselves prefer, where trying is quick."""
+    return LARGE_HEAD_RANK if len(moments.arrays["head"]) > LARGE_HEAD else best_rank(moments, RANKS)[0]
+
+
+def best_rank(moments: Moments, ranks: Sequence[int], seed: int = 0) -> tuple[int, dict[int, float]]:
+    """The smallest rank whose fit to one half of the posted moments explains the other half nearly best, and all misfits.
+
+    Nearly: within a tenth. The halves share their people, so the sampling error of few people speaks for larger ranks.
+    """
+    std, arrays = moments.noise_std, moments.arrays
+    cocounts = clean_cocounts(unpack(arrays["rated_gram"]), std["rated_gram"])
+    (fitted, fitted_std), (held_out, held_out_std) = split_noise(
+        unpack(arrays["residual_gram"]), std["residual_gram"], seed=seed
+    )
+    per_user = ratings_per_user(moments)
+    fits = {rank: fit_factors(fitted, cocounts, per_user, fitted_std, rank) for rank in ranks}
+    # One yardstick for all: a fit's own sampling variance would excuse what it does not explain.
+    variances = held_out_std**2 + min(fit.sampling for fit in fits.values()) * cocounts
+    misfits = {rank: fit.misfit(held_out, cocounts, variances) for rank, fit in fits.items()}
+    return min(rank for rank in ranks if misfits[rank] <= 1.1 * min(misfits.values())), misfits
+
+
+def rating_factors(moments: Moments, n_items: int, rank: int) -> tuple[NDArray[np.float64], float]:
+    """Factors of all items, 0 outside the head, and the variance of a rating around what they say."""
+    std, arrays = moments.noise_std, moments.arrays
+    cocounts = clean_cocounts(unpack(arrays["rated_gram"]), std["rated_gram"])
+    fit = fit_factors(unpack(arrays["residual_gram"]), cocounts, ratings_per_user(moments), std["residual_gram"], rank)
+    factors = np.zeros((n_items, fit.factors.shape[1]))
+    factors[arrays["head"]] = fit.factors
+    return factors, fit.residual_variance
+
+
+def ratings_per_user(moments: Moments) -> float:
+    """(sum of sqrt(m) / number of users)^2 from posted sums: a typical number of ratings, within the head."""
+    counts = moments.arrays["item_counts"][moments.arrays["head"]]
+    users = np.trace(unpack(moments.arrays["rated_gram"]))
+    return max(float(counts.sum() / max(users, 1.0)), 1.0) ** 2
+
+
+def split_noise(
+    matrix: Matrix, std: float, gamma: float = 0.5, seed: int = 0
+) -> tuple[tuple[Matrix, float], tuple[Matrix, float]]:
+    """matrix = signal + symmetric noise of known ``std`` (sqrt(2) std on the diagonal): two matrices and their stds.
+
+    M + gamma Z and M - Z/gamma, for fresh Z of the same law, have noises of covariance std^2 - std^2 = 0, so they are
+    independent; together they hold no more than M does. Z is public randomness on a public matrix.
+    """
+    z = np.random.default_rng(seed).standard_normal(matrix.shape)
+    z = (z + z.T) * (std / np.sqrt(2.0))
+    first = (matrix + gamma * z, std * np.sqrt(1.0 + gamma**2))
+    return first, (matrix - z / gamma, std * np.sqrt(1.0 + gamma**-2))
 
 
 @dataclass(frozen=True)

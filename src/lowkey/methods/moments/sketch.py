@@ -21,9 +21,9 @@ from lowkey.kernels.sketch import GramView
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import not_negative, positive, whole, within_catalogue
 from lowkey.methods.curator import Curator
+from lowkey.methods.leanings import ranked
 from lowkey.methods.means import ask_means, means_requests
 from lowkey.methods.moments.method import RESIDUAL_BOUND
-from lowkey.methods.ranking import ranked
 from lowkey.privacy.plan import Request
 
 MEANS_SHARE = 0.1
