@@ -38,9 +38,8 @@ class Curator:
 
     def ask(self, sweep: Sweep, local: Any = None) -> Posts:
         """One pass over all users: everything that it sums, posted, with its noise."""
-        inputs, kept = fingerprint_of(sweep), None
+        inputs, stds, kept = fingerprint_of(sweep), self.noise(sweep), None
         posts = {statistic.name: self.billboard.paid(statistic.name, inputs) for statistic in sweep.statistics}
-        stds = self.noise(sweep)
         # Of a fit that was cut off: where everything is paid, nobody need be asked again.
         if sweep.keeps_state or any(post is None for post in posts.values()):
             sums, kept = self._engine.sweep(sweep, self._data, local)

@@ -31,6 +31,11 @@ def total_mu(mus: Iterable[float]) -> float:
     return rounded_up(rounded_up(math.hypot(*values))) if len(values) > 1 else sum(values, 0.0)
 
 
+def mu_of_many(mu: float, times: int) -> float:
+    """The root of ``times`` squares, rounded up: the square root and the product are off by half a unit each."""
+    return mu if times == 1 or mu == 0.0 else rounded_up(rounded_up(mu * math.sqrt(times)))
+
+
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The smallest delta for which mu-GDP is (epsilon, delta)-DP; never below the true value."""
     mu, epsilon = checked("mu", mu), checked("epsilon", epsilon)

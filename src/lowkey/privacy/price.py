@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from scipy.special import ndtr, ndtri  # pyright: ignore[reportMissingTypeStubs]
 
 from lowkey.errors import PlanError
-from lowkey.privacy.gaussian import gaussian_epsilon, rounded_up, total_mu
+from lowkey.privacy.gaussian import gaussian_epsilon, mu_of_many, total_mu
 from lowkey.privacy.noise import log_ratio
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def price(lines: Iterable[Line], delta: float) -> Price:
             what="posts without end", got="more than are ever made", needed=f"at most {MOST_POSTS}", try_="fewer of them"
         )
     own_delta = sum(line.times * line.mechanism.own_delta for line in lines)
-    mu = total_mu(_mu_of_many(line.mechanism.mu, line.times) for line in lines)
+    mu = total_mu(mu_of_many(line.mechanism.mu, line.times) for line in lines)
     if not lines or math.isinf(mu):
         return Price(math.inf if lines else 0.0, delta, mu)
     slack = log_ratio(sum(line.times * line.size for line in lines), mu)
@@ -122,11 +122,6 @@ def price(lines: Iterable[Line], delta: float) -> Price:
     else:
         epsilon = gaussian_epsilon(mu, left)
     return Price(epsilon + 2.0 * slack, delta, mu, not pure, own_delta, slack)
-
-
-def _mu_of_many(mu: float, times: int) -> float:
-    """The root of ``times`` squares, rounded up: the square root and the product are off by half a unit each."""
-    return mu if times == 1 or mu == 0.0 else rounded_up(rounded_up(mu * math.sqrt(times)))
 
 
 def percent(share: float) -> str:
