@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self, Unpack
 
 from sklearn.base import BaseEstimator
@@ -39,11 +39,10 @@ class Budget:
     delta: float
     adjacency: str
     mu: float
+    signal: float = field(init=False)  # what one user's contribution of norm 1 is over its noise, about
 
-    @property
-    def signal(self) -> float:
-        """What one user's contribution of norm 1 is over its noise, about: replace-one halves what a budget buys."""
-        return self.mu if self.adjacency == "add-remove" else self.mu / 2.0
+    def __post_init__(self) -> None:  # replace-one halves what a budget buys
+        object.__setattr__(self, "signal", self.mu if self.adjacency == "add-remove" else self.mu / 2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,24 +52,17 @@ class Settings:
     domain: Domain
     budget: Budget
     knowledge: Knowledge = NOTHING  # what is public of the items already
+    n_items: int = field(init=False)
+    # The rating range, its middle and its width: no numbers where there is none, and no bound can be made of them.
+    limits: tuple[float, float] = field(init=False)
+    center: float = field(init=False)
+    spread: float = field(init=False)
 
-    @property
-    def n_items(self) -> int:
-        return self.domain.n_items
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """The rating range, for methods that have checked that there is one."""
-        assert self.domain.rating_range is not None
-        return self.domain.rating_range
-
-    @property
-    def center(self) -> float:
-        return sum(self.limits) / 2.0
-
-    @property
-    def spread(self) -> float:
-        return self.limits[1] - self.limits[0]
+    def __post_init__(self) -> None:
+        low, high = self.domain.rating_range or (math.nan, math.nan)
+        known = {"n_items": self.domain.n_items, "limits": (low, high), "center": (low + high) / 2.0, "spread": high - low}
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
 
     def told(self) -> dict[str, Any]:
         """What the plan says of them, for people."""
