@@ -8,7 +8,7 @@ import scipy.sparse
 
 import lowkey as lk
 from lowkey.methods.base import Released
-from lowkey.methods.ranking import ranked
+from lowkey.methods.leanings import ranked
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import SeededNoise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from lowkey.methods.als.settings import ALSSettings
 from lowkey.methods.base import Budget, Released
 from lowkey.methods.bias.baseline import Effects, exact_effects, pairs_of_ridges
 from lowkey.methods.curator import Curator, Posts
-from lowkey.methods.ranking import ranked
+from lowkey.methods.leanings import ranked
 from lowkey.privacy.plan import Request
 
 PARTS = 5  # of the users: one of them tries
@@ -98,7 +98,7 @@ class ALS(DPALS):
             offset_reg=self.offset_reg,
         )
         tries = TRIES if settings.learns_reg else int(settings.learns_user_reg)
-        return CeilingSettings(**vars(settings), tries=tries)
+        return CeilingSettings(**{f.name: getattr(settings, f.name) for f in fields(settings) if f.init}, tries=tries)
 
     def _requests(self, settings: ALSSettings) -> list[Request]:
         if not isinstance(settings, CeilingSettings):

@@ -24,8 +24,8 @@ from lowkey.methods.als.settings import ALSSettings, default_settings
 from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import not_negative, positive, share, whole, within_catalogue, word
 from lowkey.methods.curator import Curator
+from lowkey.methods.leanings import ranked
 from lowkey.methods.means import means_requests
-from lowkey.methods.ranking import ranked
 from lowkey.methods.starts import binary_start_factors, binary_start_request, start_factors, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request

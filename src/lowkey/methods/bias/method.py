@@ -16,9 +16,8 @@ from lowkey.kernels.bias import ItemCounts
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import not_negative, positive, whole
 from lowkey.methods.curator import Curator
-from lowkey.methods.leanings import leanings
-from lowkey.methods.means import ROUNDS, Means, ask_means, means_requests
-from lowkey.methods.ranking import ranked
+from lowkey.methods.leanings import leaning
+from lowkey.methods.means import ROUNDS, ask_means, means_requests
 from lowkey.privacy.plan import Request
 
 
@@ -121,15 +120,6 @@ class Popularity(Recommender):
 
     def _run(self, settings: Settings, curator: Curator) -> Released:
         return popularity(curator.ask(ItemCounts(settings.n_items))["item_counts"])
-
-
-def leaning(settings: Settings, means: Means, offset_reg: float) -> Released:
-    """Item effects, a user's offset and what the user leans to."""
-    lean, variance = leanings(means, settings.knowledge), means.residual_variance
-    arrays = {"item_bias": means.effects, "item_factors": lean}
-    told = settings.knowledge.item_map(np.column_stack([means.effects, lean]), means.counts.means)
-    fitted = {"center": means.center, "offset_reg": offset_reg, "reg": variance, "rating_range": list(settings.limits)}
-    return ranked(Released("factors", arrays, {**fitted, **told}), means.counts.means, variance)
 
 
 def popularity(counts: np.ndarray) -> Released:

@@ -16,7 +16,6 @@ from lowkey.errors import refuse
 from lowkey.kernels.factors import EXTRA
 from lowkey.linalg.packed import packed_length, unpack
 from lowkey.methods.base import Budget, Recommender, Released
-from lowkey.methods.bias.method import leaning
 from lowkey.methods.constraints import whole, within_catalogue, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.factors.blup import Round, clean_moments, common_scale, posterior
@@ -31,9 +30,8 @@ from lowkey.methods.factors.settings import (
 )
 from lowkey.methods.factors.side import Side
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
-from lowkey.methods.leanings import BESIDE_FACTORS, leanings, posted_leanings
+from lowkey.methods.leanings import BESIDE_FACTORS, leaning, leanings, posted_leanings, ranked
 from lowkey.methods.means import Means, ask_means, means_requests, refined
-from lowkey.methods.ranking import ranked
 from lowkey.privacy.mechanisms import SymmetricGaussian
 from lowkey.privacy.plan import Request
 

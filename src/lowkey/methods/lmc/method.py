@@ -21,9 +21,9 @@ from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import positive, share, whole, within_catalogue, word
 from lowkey.methods.curator import Curator
 from lowkey.methods.factors.settings import default_rank
+from lowkey.methods.leanings import ranked
 from lowkey.methods.lmc.settings import LENGTHS, SPECTRAL_ITEMS, USUAL_RANK, Crowd, LMCSettings, ask_crowd, usual_norm
 from lowkey.methods.means import ask_means, means_requests
-from lowkey.methods.ranking import ranked
 from lowkey.methods.rows import need_ratings
 from lowkey.methods.starts import spectral_start, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian
