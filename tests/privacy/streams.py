@@ -19,8 +19,8 @@ from bounds import allowed_power, norm_power
 from replay import Violation
 
 import lowkey as lk
+from lowkey.privacy.mechanisms import sha256_of
 from lowkey.privacy.noise import SeededNoise
-from lowkey.privacy.noised import sha256_of
 from lowkey.privacy.sums import Statistic, UnreleasedPart
 
 DAY = 86_400

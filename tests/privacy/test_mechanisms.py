@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numba import get_num_threads
 from scipy import stats
 
 from lowkey.privacy.mechanisms import (
-    PART,
     Gaussian,
     Laplace,
     Mechanism,
@@ -259,13 +257,3 @@ def test_sensitivities_under_both_adjacencies() -> None:
     assert (acute.add_remove, acute.replace_one) == (3.0, 3.0 * math.sqrt(2.0))
     assert Sensitivity.of_l1_vectors(3.0) == Sensitivity(3.0, 6.0, "l1")
     assert replace(symmetric(7), shape=symmetric_shape(7, 3)).order == 7
-
-
-def test_threads_draw_noise_of_the_planned_width_and_no_part_repeats_another() -> None:
-    """Many parts from the secret source. The spread of 2^20 draws is within 0.7 % but for a chance of 1e-12 (7 sigma)."""
-    count = 2 * get_num_threads()
-    statistic = Statistic("x", (count * PART,), Grid(-20), Sensitivity.of_vectors(1.0), 1)
-    noisy = Gaussian(3.0).apply(np.zeros(count * PART, np.int64), statistic, "add-remove", NoiseSource())
-    parts = noisy.reshape(count, PART)
-    assert np.abs(parts.std(axis=1) / 3.0 - 1.0).max() < 0.007  # none was left out
-    assert len({part[:8].tobytes() for part in parts}) == count

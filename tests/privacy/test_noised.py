@@ -11,9 +11,8 @@ import pytest
 from numba import get_num_threads, set_num_threads
 from scipy import stats
 
-from lowkey.privacy.mechanisms import PART, Gaussian, Laplace, Mechanism, NoNoise, SymmetricGaussian
+from lowkey.privacy.mechanisms import PART, Gaussian, Laplace, Mechanism, NoNoise, SymmetricGaussian, noised, sha256_of
 from lowkey.privacy.noise import NoiseSource, SeededNoise
-from lowkey.privacy.noised import noised, sha256_of
 from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 
 FALSE_ALARM = 1e-9

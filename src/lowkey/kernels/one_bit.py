@@ -46,7 +46,7 @@ class SignSweep(Sweep):
     norm: Norm = "l1"
 
     @property
-    def needs_everyone(self) -> bool:
+    def needs_everyone(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Users who share a key are told apart by their order, which a block alone does not show."""
         return not self.positions.keys_differ
 
@@ -147,9 +147,7 @@ class Minimiser(SignSweep):
     ridge: float
     max_iter: int = 2000
 
-    @property
-    def needs_everyone(self) -> bool:
-        return True  # a minimiser is no sum over users
+    needs_everyone = True  # a minimiser is no sum over users
 
     def shift(self, shape: tuple[int, int]) -> float:
         """How far ``signs`` flips can move the exact minimiser, in Frobenius norm."""

@@ -24,16 +24,12 @@ class Sweep(ABC):
     """
 
     keeps_state: ClassVar[bool] = False  # whether ``run`` returns what users keep; else it returns None
+    needs_everyone: ClassVar[bool] = False  # whether all users must be in one block; only where their number is public
 
     @property
     @abstractmethod
     def statistics(self) -> tuple[Statistic, ...]:
         """What is summed: names, shapes, grids and sensitivities. Public facts only."""
-
-    @property
-    def needs_everyone(self) -> bool:
-        """Whether all users must be in one block; only where their number is public."""
-        return False
 
     @abstractmethod
     def run(self, block: Block, local: Local, sums: Sums) -> Local:

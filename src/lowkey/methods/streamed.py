@@ -26,7 +26,7 @@ from lowkey.methods.curator import Curator, Posts
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.chain import whole_file
 from lowkey.privacy.kept import KeptPosts, unwritten
-from lowkey.privacy.noised import sha256_of
+from lowkey.privacy.mechanisms import sha256_of
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.sums import UnreleasedPart
 

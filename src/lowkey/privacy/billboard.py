@@ -13,8 +13,8 @@ from lowkey.privacy.chain import Hold
 from lowkey.privacy.guarantee import Guarantee
 from lowkey.privacy.kept import KeptPosts, Paid, check_committed
 from lowkey.privacy.ledger import Ledger
+from lowkey.privacy.mechanisms import noised, sha256_of
 from lowkey.privacy.noise import NoiseSource
-from lowkey.privacy.noised import noised, sha256_of
 from lowkey.privacy.parts import Parts
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.sums import Selection, Statistic, Unreleased, UnreleasedHistogram, UnreleasedPart

@@ -4,15 +4,21 @@ A mechanism is fixed in the plan by its ``noise_multiplier`` = noise / sensitivi
 sensitivity scales the noise; the price does not depend on the sum, so bounds may follow the billboard. Every price is
 either ``mu`` (Gaussian differential privacy) or a pure ``epsilon``, with or without an ``own_delta``. None has a default:
 a mechanism that does not state all three can't be made, and one that costs nothing can't be planned (price.py).
+
+``noised`` is how the billboard has one applied: part by part, so that neither the noise nor the hash of what is posted
+waits for the other. SHA-256 takes the bytes one after the other, and about as long as the noise does; so the caller's
+thread hashes the parts that others have noised.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,8 +28,9 @@ from numpy.typing import NDArray
 from lowkey.errors import refuse
 from lowkey.privacy.gaussian import selection_delta
 from lowkey.privacy.noise import MIN_SCALE, NoiseSource, onto
-from lowkey.privacy.sums import Adjacency, Sensitivity, Statistic
+from lowkey.privacy.sums import Adjacency, Selection, Sensitivity, Statistic
 
+Units, Noisy = NDArray[np.int64], NDArray[np.float64]
 CHUNK = 1 << 16  # draws at a time: words and draws stay in the cache
 PART = 1 << 20  # from the secret source, which makes a key each time: that takes as long as some thousand draws
 
@@ -60,9 +67,7 @@ class Mechanism(ABC):
     def in_words(self) -> str: ...
 
     @abstractmethod
-    def apply(
-        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    def apply(self, units: Units, statistic: Statistic, adjacency: Adjacency, noise: NoiseSource) -> Noisy:
         """Add the noise in place and return the noisy sum in real units, in the same memory."""
 
     def to_json(self) -> dict[str, Any]:
@@ -74,9 +79,15 @@ class Additive(Mechanism):
     """Noise that is added, of a width in proportion to the sensitivity."""
 
     noise_multiplier: float
+    norm: ClassVar[str] = "l2"  # in which the sensitivity must be
 
     def __post_init__(self) -> None:
         check_positive("noise_multiplier", self.noise_multiplier)
+
+    def scale(self, statistic: Statistic, adjacency: Adjacency) -> float:
+        if statistic.sensitivity.norm != self.norm:
+            raise TypeError(f"{statistic.name}: {self.kind} noise needs a sensitivity in the {self.norm.upper()} norm")
+        return self.noise_multiplier * statistic.sensitivity.under(adjacency)
 
     @property
     def own_delta(self) -> float:
@@ -106,14 +117,10 @@ class Gaussian(Additive):
         return 0.0
 
     def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
-        _need(statistic, "l2", self.kind)
-        return self.noise_multiplier * statistic.sensitivity.under(adjacency)
+        return self.scale(statistic, adjacency)
 
-    def apply(
-        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
-    ) -> NDArray[np.float64]:
-        std = self.noise_std(statistic, adjacency)
-        return _add(units, statistic, std, noise.rounded_gaussian)
+    def apply(self, units: Units, statistic: Statistic, adjacency: Adjacency, noise: NoiseSource) -> Noisy:
+        return _add(units, statistic, self.noise_std(statistic, adjacency), noise.rounded_gaussian)
 
 
 @dataclass(frozen=True)
@@ -129,9 +136,7 @@ class SymmetricGaussian(Gaussian):
     def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
         return super().noise_std(statistic, adjacency) / math.sqrt(2.0)
 
-    def apply(
-        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    def apply(self, units: Units, statistic: Statistic, adjacency: Adjacency, noise: NoiseSource) -> Noisy:
         if statistic.layout != "symmetric":
             raise TypeError(f"{statistic.name}: symmetric noise needs a symmetric statistic")
         std = self.noise_std(statistic, adjacency)
@@ -149,6 +154,7 @@ class Laplace(Additive):
     """Two-sided geometric noise on the grid, scale noise_multiplier * L1 sensitivity: pure epsilon = 1 / multiplier."""
 
     kind: ClassVar[str] = "laplace"
+    norm: ClassVar[str] = "l1"
 
     @property
     def mu(self) -> float:
@@ -159,14 +165,10 @@ class Laplace(Additive):
         return 1.0 / self.noise_multiplier
 
     def noise_std(self, statistic: Statistic, adjacency: Adjacency) -> float:
-        _need(statistic, "l1", self.kind)
-        return math.sqrt(2.0) * self.noise_multiplier * statistic.sensitivity.under(adjacency)
+        return math.sqrt(2.0) * self.scale(statistic, adjacency)
 
-    def apply(
-        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
-    ) -> NDArray[np.float64]:
-        scale = self.noise_std(statistic, adjacency) / math.sqrt(2.0)
-        return _add(units, statistic, scale, noise.discrete_laplace)
+    def apply(self, units: Units, statistic: Statistic, adjacency: Adjacency, noise: NoiseSource) -> Noisy:
+        return _add(units, statistic, self.scale(statistic, adjacency), noise.discrete_laplace)
 
 
 @dataclass(frozen=True)
@@ -188,9 +190,7 @@ class ThresholdedGaussian(Gaussian):
         std = self.noise_multiplier * Sensitivity.of_acute_vectors(1.0).under(self.adjacency)
         return selection_delta(std, self.threshold, self.max_keys, adjacency=self.adjacency)
 
-    def apply(
-        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    def apply(self, units: Units, statistic: Statistic, adjacency: Adjacency, noise: NoiseSource) -> Noisy:
         priced = Sensitivity.of_acute_vectors(statistic.sensitivity.add_remove), self.adjacency
         if (statistic.sensitivity, adjacency) != priced or statistic.max_keys != self.max_keys:
             needed = "non-negative counts, and the adjacency and the cap on a person's keys that it was priced for"
@@ -230,9 +230,7 @@ class NoNoise(Mechanism):
     def in_words(self) -> str:
         return "none"
 
-    def apply(
-        self, units: NDArray[np.int64], statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    def apply(self, units: Units, statistic: Statistic, adjacency: Adjacency, noise: NoiseSource) -> Noisy:
         flat, step = np.ascontiguousarray(units).reshape(-1), statistic.grid.step
         real = flat.view(np.float64)
         for low in range(0, flat.size, CHUNK):  # in the memory of ``units``: they may be gigabytes
@@ -245,36 +243,54 @@ def check_positive(name: str, value: float) -> None:
         refuse(name, got=repr(value), needed="a finite number above 0: it is the price", try_=f"{name}=1")
 
 
-def _need(statistic: Statistic, norm: str, kind: str) -> None:
-    if statistic.sensitivity.norm != norm:
-        raise TypeError(f"{statistic.name}: {kind} noise needs a sensitivity in the {norm.upper()} norm")
-
-
-def _add(
-    units: NDArray[np.int64], statistic: Statistic, scale: float, draw: Callable[[float, int], NDArray[np.int64]]
-) -> NDArray[np.float64]:
+def _add(units: Units, statistic: Statistic, scale: float, draw: Callable[[float, int], Units]) -> Noisy:
     """Integer noise of the given real scale onto integer units, chunk by chunk, in the memory of ``units``.
 
-    Where the grid is coarser than the sampler wants, it is refined by a power of two: public, and exact. The secret source
-    keeps nothing between draws, so threads may draw from it at once; any other source is asked in order.
+    Where the grid is coarser than the sampler wants, it is refined by a power of two: public, and exact.
     """
     step = statistic.grid.step
     refine = max(0, math.ceil(math.log2(MIN_SCALE * step / scale)))
     step = math.ldexp(step, -refine)
     flat = np.ascontiguousarray(units).reshape(-1)
-
-    secret, threads = type(getattr(draw, "__self__", None)) is NoiseSource, get_num_threads()
-    size = PART if secret else CHUNK
-
-    def add(low: int) -> None:
+    size = PART if type(getattr(draw, "__self__", None)) is NoiseSource else CHUNK
+    for low in range(0, flat.size, size):
         part = flat[low : low + size]
         onto(part, refine, draw(scale / step, part.size), step)
-
-    chunks = range(0, flat.size, size)
-    if len(chunks) < 2 * threads or not secret:
-        for low in chunks:
-            add(low)
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(add, chunks))
     return flat.view(np.float64).reshape(units.shape)
+
+
+# What these add to one row of a sum knows nothing of the other rows.
+ROW_BY_ROW = (Gaussian, SymmetricGaussian, Laplace, NoNoise)
+
+
+def noised(
+    mechanism: Mechanism, units: Units, statistic: Statistic, adjacency: Adjacency, noise: NoiseSource
+) -> tuple[Noisy, str]:
+    """What ``mechanism`` makes of the sum, in its memory where there is noise to add; and the SHA-256 of that.
+
+    Parts are rows along the first axis. Only the secret source keeps nothing between draws: any other is asked in order,
+    and so is whatever mechanism we do not know.
+    """
+    known = type(mechanism) in ROW_BY_ROW and type(noise) is NoiseSource
+    has_rows = statistic.layout != "symmetric" or units.ndim > 1
+    if not (known and has_rows and units.size > PART and units.flags.c_contiguous):
+        noisy = mechanism.apply(units, statistic, adjacency, noise)
+        return noisy, sha256_of(noisy)
+    rows, hashed = max(1, PART // max(1, math.prod(statistic.shape[1:]))), hashlib.sha256()
+
+    def of_part(low: int) -> Noisy:
+        part = units[low : low + rows]
+        return mechanism.apply(part, replace(statistic, shape=part.shape), adjacency, noise)
+
+    others = get_num_threads() - 1
+    with ThreadPoolExecutor(others) if others else nullcontext() as pool:
+        for part in (pool.map if pool else map)(of_part, range(0, len(units), rows)):
+            hashed.update(part.data)
+    return units.view(np.float64), hashed.hexdigest()
+
+
+def sha256_of(posted: Noisy | Selection) -> str:
+    if isinstance(posted, Selection):
+        text = "\n".join(f"{key} {total!r}" for key, total in zip(posted.keys, posted.sums.tolist(), strict=True))
+        return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(posted).data).hexdigest()

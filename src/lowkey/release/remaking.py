@@ -25,7 +25,7 @@ from lowkey.methods.registry import private_methods
 from lowkey.origin import Origin
 from lowkey.privacy.billboard import MOST_SHOWN, Billboard
 from lowkey.privacy.ledger import Ledger
-from lowkey.privacy.noised import sha256_of
+from lowkey.privacy.mechanisms import sha256_of
 from lowkey.privacy.plan import Plan
 from lowkey.privacy.sums import Statistic
 from lowkey.release.folder import broken

@@ -17,8 +17,8 @@ from lowkey.engines.local import Engine, kernel_threads
 from lowkey.kernels.sweep import Sweep
 from lowkey.model import Model
 from lowkey.privacy.billboard import Billboard
+from lowkey.privacy.mechanisms import sha256_of
 from lowkey.privacy.noise import NoiseSource, SeededNoise
-from lowkey.privacy.noised import sha256_of
 from lowkey.privacy.plan import Line, Plan
 from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.privacy.sums import Statistic, Unreleased
