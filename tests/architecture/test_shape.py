@@ -65,6 +65,12 @@ def test_functions_are_short_and_take_few_things(path: Path) -> None:
         assert parameters(function) <= most, name
 
 
+@pytest.mark.parametrize("place", [*registry.PRIVATE.values(), *registry.BASELINES.values(), *registry.TASKS.values()])
+def test_methods_have_few_hyper_parameters(place: str) -> None:
+    module, _, name = place.partition(":")
+    assert len(getattr(import_module(module), name)._get_param_names()) <= 12
+
+
 def test_the_exceptions_are_needed() -> None:
     found = {f"{where(path)}:{f.name}" for path in MODULES for f in functions(path) if parameters(f) > MOST_PARAMETERS}
     assert found >= OPTIONS

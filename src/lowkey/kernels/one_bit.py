@@ -147,7 +147,9 @@ class Minimiser(SignSweep):
     ridge: float
     max_iter: int = 2000
 
-    needs_everyone = True  # a minimiser is no sum over users
+    @property
+    def needs_everyone(self) -> bool:
+        return True  # a minimiser is no sum over users
 
     def shift(self, shape: tuple[int, int]) -> float:
         """How far ``signs`` flips can move the exact minimiser, in Frobenius norm."""

@@ -92,19 +92,21 @@ class Unscored:
         )
 
 
+@dataclass(eq=False, repr=False)
 class Recommender(Unscored, ModelMethods, BaseEstimator, ABC):
     """A method is settings resolved from public facts, a plan made from them, and a loop that posts exactly that plan.
 
-    ``__init__`` only stores. Every fit has a fresh billboard and starts anew; pass a billboard to compose several fits on
-    the same people. Non-private baselines run the same code with ``private = False``: the sums are posted exactly.
+    A method is a dataclass: its fields are its hyper-parameters, and ``__init__`` only stores them. Every fit has a fresh
+    billboard and starts anew; pass a billboard to compose several fits on the same people. Non-private baselines run the
+    same code with ``private = False``: the sums are posted exactly.
     """
 
     private: ClassVar[bool] = True
     constraints: ClassVar[Mapping[str, Constraint]] = {}  # of the method's own hyper-parameters
     uses_public: ClassVar[bool] = False  # whether a fit can use what is public already
-    epsilon: float | None
-    delta: float | None
-    adjacency: str
+    epsilon: float | None = None
+    delta: float | None = None
+    adjacency: str = "add-remove"
 
     def _html_repr(self) -> str:
         """In a notebook: what was fitted and what it promises; before that, the parameters, as scikit-learn shows them."""

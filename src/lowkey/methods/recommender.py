@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from lowkey.data.domain import Domain
@@ -14,6 +15,7 @@ from lowkey.methods.registry import estimator
 from lowkey.privacy.plan import Plan, Request
 
 
+@dataclass(eq=False, repr=False)
 class DPRecommender(Recommender):
     """A private recommender for ``goal="lists"`` (what to take next) or ``goal="ratings"`` (what a rating would be).
 
@@ -37,19 +39,9 @@ class DPRecommender(Recommender):
     """
 
     constraints = {"goal": word(*GOALS)}
-    method_: Recommender
+    method_: Recommender = field(init=False)
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        goal: str = "lists",
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.goal = goal
+    goal: str = "lists"
 
     def choose(self, domain: Domain) -> Recommender:
         """The estimator for this domain, not fitted."""

@@ -15,11 +15,6 @@ from lowkey_votes.kernel import Votes
 class DPVotes(Recommender):
     """Items ordered by votes: a rating above the middle of the scale is one for the item, any other one against it."""
 
-    def __init__(self, epsilon: float | None = None, delta: float | None = None, adjacency: str = "add-remove") -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-
     def _settings(self, domain: Domain, budget: Budget) -> Settings:
         if domain.rating_range is None:
             refuse("DPVotes", got="binary feedback", needed="ratings", try_="DPBias")

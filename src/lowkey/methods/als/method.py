@@ -7,7 +7,7 @@ ridge follows the known noise; the scale of the items follows the posted Gram ma
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +51,7 @@ class Fitted(NamedTuple):
     factors: Array
 
 
+@dataclass(eq=False, repr=False)
 class DPALS(Recommender):
     """Factors by alternating least squares; ratings and binary feedback.
 
@@ -97,33 +98,15 @@ class DPALS(Recommender):
         "offset_reg": not_negative(),
     }
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        rank: int | None = None,
-        n_iter: int | None = None,
-        reg: float | None = None,
-        user_reg: float | None = None,
-        max_ratings: int | None = None,
-        residual_bound: float | None = None,
-        head: float | None = None,
-        start: str | None = None,
-        init_seed: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.rank = rank
-        self.n_iter = n_iter
-        self.reg = reg
-        self.user_reg = user_reg
-        self.max_ratings = max_ratings
-        self.residual_bound = residual_bound
-        self.head = head
-        self.start = start
-        self.init_seed = init_seed
+    rank: int | None = None
+    n_iter: int | None = None
+    reg: float | None = None
+    user_reg: float | None = None
+    max_ratings: int | None = None
+    residual_bound: float | None = None
+    head: float | None = None
+    start: str | None = None
+    init_seed: int = 0
 
     def _settings(self, domain: Domain, budget: Budget) -> ALSSettings:
         if self.rank is not None:

@@ -31,6 +31,7 @@ class BiasSettings(Settings):
         return {} if self.residual_bound is None else {"residual_bound": self.residual_bound}
 
 
+@dataclass(eq=False, repr=False)
 class DPBias(Recommender):
     """rating = level + item effect + user offset + leanings; level and effects are private, the rest is the user's own.
 
@@ -60,21 +61,9 @@ class DPBias(Recommender):
     uses_public = True
     constraints = {"n_iter": whole(), "residual_bound": positive(), "offset_reg": not_negative()}
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        n_iter: int = ROUNDS,
-        residual_bound: float | None = None,
-        offset_reg: float | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.n_iter = n_iter
-        self.residual_bound = residual_bound
-        self.offset_reg = offset_reg
+    n_iter: int = ROUNDS
+    residual_bound: float | None = None
+    offset_reg: float | None = None
 
     def _settings(self, domain: Domain, budget: Budget) -> BiasSettings:
         return BiasSettings(

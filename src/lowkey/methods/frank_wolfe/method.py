@@ -9,7 +9,7 @@ for large catalogues a noisy power iteration in place of the Gram matrix.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ class Found(NamedTuple):
     edge: float  # energies that noise alone can show
 
 
+@dataclass(eq=False, repr=False)
 class DPFrankWolfe(Recommender):
     """Matrix completion by one noisy leading direction per round.
 
@@ -94,33 +95,15 @@ class DPFrankWolfe(Recommender):
         "reg": positive(),
     }
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        n_iter: int = 6,
-        nuclear_norm: float | None = None,
-        row_norm: float | None = None,
-        residual_norm: float | None = None,
-        offset_reg: float | None = 5.0,
-        step: str = "corrective",
-        form: str = "auto",
-        reg: float | None = None,
-        init_seed: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.n_iter = n_iter
-        self.nuclear_norm = nuclear_norm
-        self.row_norm = row_norm
-        self.residual_norm = residual_norm
-        self.offset_reg = offset_reg
-        self.step = step
-        self.form = form
-        self.reg = reg
-        self.init_seed = init_seed
+    n_iter: int = 6
+    nuclear_norm: float | None = None
+    row_norm: float | None = None
+    residual_norm: float | None = None
+    offset_reg: float | None = 5.0
+    step: str = "corrective"
+    form: str = "auto"
+    reg: float | None = None
+    init_seed: int = 0
 
     def _settings(self, domain: Domain, budget: Budget) -> FrankWolfeSettings:
         need_ratings(type(self).__name__, domain)

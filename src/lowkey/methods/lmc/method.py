@@ -7,7 +7,7 @@ and jointly for start and descent; p is public or posted; the start is projected
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ RESIDUAL_STD = 0.17  # of the rating range: a rating around the model
 RANDOM_LENGTH = 0.25  # of a random start's rows, in units of their bound
 
 
+@dataclass(eq=False, repr=False)
 class DPLMC(Recommender):
     """Low-rank factors by ``n_iter`` noisy gradient steps; users keep their own row, items' rows are posted.
 
@@ -82,33 +83,15 @@ class DPLMC(Recommender):
         "reg": positive(),
     }
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        rank: int | None = None,
-        n_iter: int = 15,
-        step: float = 0.5,
-        user_norm: float | None = None,
-        residual_norm: float | None = None,
-        start: str = "auto",
-        density: float | None = None,
-        reg: float | None = None,
-        init_seed: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.rank = rank
-        self.n_iter = n_iter
-        self.step = step
-        self.user_norm = user_norm
-        self.residual_norm = residual_norm
-        self.start = start
-        self.density = density
-        self.reg = reg
-        self.init_seed = init_seed
+    rank: int | None = None
+    n_iter: int = 15
+    step: float = 0.5
+    user_norm: float | None = None
+    residual_norm: float | None = None
+    start: str = "auto"
+    density: float | None = None
+    reg: float | None = None
+    init_seed: int = 0
 
     def _settings(self, domain: Domain, budget: Budget) -> LMCSettings:
         low, high = need_ratings(type(self).__name__, domain)

@@ -6,7 +6,7 @@ Paper: ours (docs/moments.md), after McSherry and Mironov 2009 (ratings) and Ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,6 +54,7 @@ class MomentsSettings(Settings):
         return most_counted(counts, clear_size(self.domain, counts, std) if self.head is None else self.head)
 
 
+@dataclass(eq=False, repr=False)
 class DPMoments(Recommender):
     """Item means and the second moments of the users' rows, posted once.
 
@@ -83,28 +84,15 @@ class DPMoments(Recommender):
     >>> model.refit(rank=40)  # another model on the same posts: free  # doctest: +SKIP
     """
 
-    moments_: Moments
+    moments_: Moments = field(init=False)
     means_share: ClassVar[float] = MEANS_SHARE
     uses_public = True
     constraints = {"rank": whole(), "head": whole(), "reg": positive(), "residual_bound": positive()}
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        rank: int | None = None,
-        head: int | None = None,
-        reg: float = 1.0,
-        residual_bound: float | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.rank = rank
-        self.head = head
-        self.reg = reg
-        self.residual_bound = residual_bound
+    rank: int | None = None
+    head: int | None = None
+    reg: float = 1.0
+    residual_bound: float | None = None
 
     def _settings(self, domain: Domain, budget: Budget) -> MomentsSettings:
         if self.head is not None:

@@ -41,6 +41,7 @@ class SketchSettings(Settings):
         return {"width": self.width}
 
 
+@dataclass(eq=False, repr=False)
 class DPSketch(Recommender):
     """The moments of ratings seen through a basis of ``width`` columns; for catalogues of any size.
 
@@ -71,25 +72,11 @@ class DPSketch(Recommender):
 
     constraints = {"width": whole(), "reg": positive(), "residual_bound": positive(), "offset_reg": not_negative()}
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        width: int = 16,
-        reg: float = 1.0,
-        residual_bound: float | None = None,
-        offset_reg: float = 1.0,
-        init_seed: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.width = width
-        self.reg = reg
-        self.residual_bound = residual_bound
-        self.offset_reg = offset_reg
-        self.init_seed = init_seed
+    width: int = 16
+    reg: float = 1.0
+    residual_bound: float | None = None
+    offset_reg: float = 1.0
+    init_seed: int = 0
 
     def _settings(self, domain: Domain, budget: Budget) -> SketchSettings:
         if domain.rating_range is None:

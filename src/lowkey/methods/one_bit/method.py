@@ -13,7 +13,7 @@ lambda  ridge of output perturbation         ridge
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 UNITS = {name: Unit(name, "values", "replace-one") for name in ("rating", "user")}
 
 
+@dataclass(eq=False, repr=False)
 class DPOneBit(Recommender):
     """Maximum likelihood of likes and dislikes under a nuclear-norm and an entrywise bound, noised in one of four places.
 
@@ -90,33 +91,16 @@ class DPOneBit(Recommender):
         "flip_probability": share(zero=True, below=0.5),
     }
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "replace-one",
-        perturbation: str = "input",
-        link: str = "logistic",
-        unit: str = "rating",
-        max_ratings: int | None = None,
-        threshold: float | None = None,
-        entry_bound: float = 1.0,
-        rank: float = 1.0,
-        n_iter: int = 10,
-        n_factors: int = 32,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.perturbation = perturbation
-        self.link = link
-        self.unit = unit
-        self.max_ratings = max_ratings
-        self.threshold = threshold
-        self.entry_bound = entry_bound
-        self.rank = rank
-        self.n_iter = n_iter
-        self.n_factors = n_factors
+    adjacency: str = "replace-one"
+    perturbation: str = "input"
+    link: str = "logistic"
+    unit: str = "rating"
+    max_ratings: int | None = None
+    threshold: float | None = None
+    entry_bound: float = 1.0
+    rank: float = 1.0
+    n_iter: int = 10
+    n_factors: int = 32
 
     def resolve(self, domain: Domain, positions: Positions | None = None) -> OneBitSettings:
         """Every number of a fit with these public positions: they decide how many numbers are posted."""

@@ -45,6 +45,7 @@ class SVDSettings(RowSettings):
         return {"residual_bound": self.residual_bound} if self.cleansing else {"row_norm": self.row_norm}
 
 
+@dataclass(eq=False, repr=False)
 class DPSVD(Recommender):
     """The leading ``rank`` right singular directions of the users' rows, private.
 
@@ -90,29 +91,13 @@ class DPSVD(Recommender):
         "reg": positive(),
     }
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        rank: int = 8,
-        cleansing: bool = False,
-        row_norm: float | None = None,
-        offset_reg: float | None = 5.0,
-        scaling: str | float = "posted",
-        residual_bound: float | None = None,
-        reg: float | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.rank = rank
-        self.cleansing = cleansing
-        self.row_norm = row_norm
-        self.offset_reg = offset_reg
-        self.scaling = scaling
-        self.residual_bound = residual_bound
-        self.reg = reg
+    rank: int = 8
+    cleansing: bool = False
+    row_norm: float | None = None
+    offset_reg: float | None = 5.0
+    scaling: str | float = "posted"
+    residual_bound: float | None = None
+    reg: float | None = None
 
     def _settings(self, domain: Domain, budget: Budget) -> SVDSettings:
         need_ratings(type(self).__name__, domain)

@@ -10,6 +10,7 @@ exactly.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -41,6 +42,7 @@ ROOM = 1.0 + 1e-9  # above a maximum over public measurements, so that the clip 
 SMALLEST = 1e-100  # a bound above 0 for measurements that are all 0
 
 
+@dataclass(eq=False, repr=False)
 class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
     """y = <X, coef_> + error, with ``coef_`` of low rank; one record (X, y), or one response y with X public, is protected.
 
@@ -74,6 +76,7 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
     """
 
     private: ClassVar[bool] = True
+    ledger_: Ledger = field(init=False)
     constraints = {
         "protect": word(*UNITS),
         "error_std": not_negative(),
@@ -85,33 +88,18 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
         "measurement_bound": positive(),
     }
 
-    def __init__(
-        self,
-        rank: int = 1,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        protect: str = "records",
-        error_std: float | None = None,
-        max_singular_value: float | None = None,
-        covariance: Any = None,
-        n_iter: int | None = None,
-        start_share: float = 0.3,
-        last_share: float = 0.5,
-        residual_bound: float | None = None,
-        measurement_bound: float | None = None,
-    ) -> None:
-        self.rank = rank
-        self.epsilon = epsilon
-        self.delta = delta
-        self.protect = protect
-        self.error_std = error_std
-        self.max_singular_value = max_singular_value
-        self.covariance = covariance
-        self.n_iter = n_iter
-        self.start_share = start_share
-        self.last_share = last_share
-        self.residual_bound = residual_bound
-        self.measurement_bound = measurement_bound
+    rank: int = 1
+    epsilon: float | None = None
+    delta: float | None = None
+    protect: str = "records"
+    error_std: float | None = None
+    max_singular_value: float | None = None
+    covariance: Any = None
+    n_iter: int | None = None
+    start_share: float = 0.3
+    last_share: float = 0.5
+    residual_bound: float | None = None
+    measurement_bound: float | None = None
 
     # The contract -----------------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: Any, *, engine: Engine | None = None, billboard: Billboard | None = None) -> Self:
@@ -143,8 +131,6 @@ class DPTraceRegression(Unscored, RegressorMixin, BaseEstimator):
     def guarantee_(self) -> Guarantee:
         check_is_fitted(self, "coef_")
         return self.ledger_.guarantee()
-
-    ledger_: Ledger
 
     def plan(self, facts: TraceFacts) -> Plan:
         """Every release of a fit, its noise and its price, from public facts alone."""
