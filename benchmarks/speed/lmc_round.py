@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import lowkey as lk
-from lowkey.data.synthetic import planted_low_rank
+from lowkey_lab.synthetic import planted_low_rank
 
 ROUNDS = 10
 

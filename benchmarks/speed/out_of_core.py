@@ -24,9 +24,9 @@ from typing import Any
 
 import pyarrow.parquet
 
-from lowkey.data.synthetic import write_taste_pieces
 from lowkey_lab.pyplot import pyplot
 from lowkey_lab.speed import told
+from lowkey_lab.synthetic import write_taste_pieces
 
 ITEMS, EACH = 50_000, 100_000
 # The defaults grow with the expected number of users; here all sizes are to do the same work per rating.

@@ -17,6 +17,7 @@ import numpy as np
 
 from lowkey.privacy import factorisations as f
 from lowkey.privacy.stream import Schedule
+from lowkey_lab.factorisations import split, square_root, tree_noise
 
 TARGET = 2.1  # rms at T = 52, running sums
 HORIZONS = (12, 52, 104, 365)
@@ -35,13 +36,13 @@ def main() -> None:
     for horizon in HORIZONS:
         for half_life in (None, horizon / 2.0):
             target = f.wanted(horizon, half_life)
-            root = f.square_root(target)
+            root = square_root(target)
             start = time.perf_counter()
             best = f.optimal(horizon, half_life)
             seconds = time.perf_counter() - start
             used = Schedule.optimal("bench", horizon, half_life).noise
-            tree = shown(f.tree_noise(horizon)) if half_life is None else "-"
-            by_decoder = [shown(f.noise(f.decoder(target, c))) for c in (f.split(target), root, f.unit_columns(root), best)]
+            tree = shown(tree_noise(horizon)) if half_life is None else "-"
+            by_decoder = [shown(f.noise(f.decoder(target, c))) for c in (split(target), root, f.unit_columns(root), best)]
             cells = [by_decoder[0], tree, *by_decoder[1:], shown(used)]
             print(f"{horizon:>4} {half_life or '-':>10}  " + "  ".join(f"{c:>15}" for c in cells) + f"   {seconds:7.2f}")
             failed |= horizon == 52 and half_life is None and bool(np.sqrt(np.mean(used**2)) > TARGET)

@@ -9,9 +9,9 @@ import numpy as np
 from resolved import with_settings
 
 import lowkey as lk
-from lowkey.data.synthetic import planted_low_rank
 from lowkey.evaluation.splits import Split, split_ratings
 from lowkey.privacy.noise import SeededNoise
+from lowkey_lab.synthetic import planted_low_rank
 
 
 def planted(noise: float) -> Split:

@@ -16,12 +16,13 @@ import scipy.sparse
 
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
-from lowkey.data.synthetic import lookalike_ml10m, planted_low_rank, taste
+from lowkey.data.synthetic import taste
 from lowkey.errors import refuse
 from lowkey.evaluation.splits import Split, hold_out_users, split_ratings
 from lowkey_lab import sources
 from lowkey_lab.liang import liang_split
 from lowkey_lab.papers import dpfw, dplmc
+from lowkey_lab.synthetic import lookalike_ml10m, planted_low_rank
 
 FOLD_IN = 0.8
 HALF_STARS = (0.5, 5.0)

@@ -26,10 +26,10 @@ import scipy.sparse
 
 from lowkey.data.domain import Domain
 from lowkey.data.ratings import Ratings
-from lowkey.data.synthetic import lookalike_ml10m
 from lowkey.methods.registry import estimator
 from lowkey_lab import compare, datasets
 from lowkey_lab.factors_ceiling import ceilings
+from lowkey_lab.synthetic import lookalike_ml10m
 from lowkey_lab.tables import Cell, as_markdown
 
 Lines = list[list[str]]

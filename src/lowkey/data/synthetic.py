@@ -1,12 +1,7 @@
-"""Vault room: data sets that are made up, hence public, from a seed: for demos, tests and benchmarks.
-
-`planted_low_rank` (what completion should recover), `checkerboard` (an answer a child can check), `taste` (a readable
-film crowd with the skews of MovieLens, any size) and `lookalike_ml10m` (a stand-in for MovieLens 10M).
-"""
+"""Vault room: a crowd that is made up, hence public, from a seed: film fans with the skews of MovieLens, any number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,60 +33,6 @@ class Synthetic(NamedTuple):
         return Ratings.from_csr(self.csr, self.domain())
 
 
-def planted_low_rank(
-    n_users: int,
-    n_items: int,
-    rank: int,
-    density: float = 0.1,
-    noise: float = 0.0,
-    seed: int = 0,
-    rating_range: tuple[float, float] = (-1.0, 1.0),
-) -> Synthetic:
-    """Unit vectors u, v per user and item; entry = middle + half the range * (u.v + noise), cut to the range.
-
-    Each entry is seen with chance `density`, on its own. Without noise nothing is cut, so with a range around 0 the
-    matrix has exactly this rank (one more with another range). `truth`: user_factors, item_factors, middle.
-    """
-    rng = np.random.default_rng(seed)
-    users = _unit_rows(rng.standard_normal((n_users, rank)))
-    items = _unit_rows(rng.standard_normal((n_items, rank)))
-    low, high = rating_range
-    middle, half = (low + high) / 2, (high - low) / 2
-    rows, columns, values = [], [], []
-    for first in range(0, n_users, 1000):  # blocks of users: the full matrix need not fit into memory
-        block = users[first : first + 1000]
-        at, column = np.nonzero(rng.random((len(block), n_items)) < density)
-        exact = np.einsum("nk,nk->n", block[at], items[column])
-        rating = middle + half * (exact + noise * rng.standard_normal(len(at)))
-        rows.append(at + first)
-        columns.append(column)
-        values.append(np.clip(rating, low, high))
-    entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    csr = scipy.sparse.csr_array(entries, shape=(n_users, n_items))
-    facts = {"items": n_items, "rating_range": (low, high), "feedback": "ratings", "expected_users": n_users}
-    truth = {"user_factors": half * users, "item_factors": items, "middle": middle}
-    return Synthetic(csr, facts, truth)
-
-
-def checkerboard(n_users: int, n_items: int | None = None) -> Synthetic:
-    """Even users like even items, odd users odd items, each with one item of their own colour left out.
-
-    As in implicit's tests: what to recommend is the item left out, which is `truth["left_out"][user]` (the user's
-    own number, while there is an item with that number).
-    """
-    n_items = n_users if n_items is None else n_items
-    if n_users < 1 or n_items < 4:
-        refuse("checkerboard", got="too small a board", needed="a user and four items", try_="checkerboard(20)")
-    users = np.arange(n_users)
-    colour = users % 2
-    of_colour = (n_items - colour + 1) // 2  # how many items have the user's colour
-    left_out = 2 * ((users // 2) % of_colour) + colour
-    board = (users[:, None] % 2 == np.arange(n_items) % 2) & (np.arange(n_items) != left_out[:, None])
-    csr = scipy.sparse.csr_array(board.astype(np.float32))
-    facts = {"items": n_items, "feedback": "binary", "expected_users": n_users}
-    return Synthetic(csr, facts, {"left_out": left_out})
-
-
 def taste(
     n_users: int, n_items: int, ratings_per_user: float = 50.0, seed: int = 0, feedback: str = "ratings"
 ) -> Synthetic:
@@ -102,13 +43,13 @@ def taste(
     genres they like and rate those higher. `feedback="binary"` keeps who saw what. Nobody has a film twice.
     `truth`: genres, user_factors (liking of each genre), item_factors (a film's genres), user_bias, item_bias, mean.
     """
-    crowd = _film_crowd(n_users, n_items, ratings_per_user, seed)
-    csr = _as_csr(crowd, n_items)
+    crowd = film_crowd(n_users, n_items, ratings_per_user, seed)
+    csr = as_csr(crowd, n_items)
     if feedback == "binary":
         csr.data[:] = 1.0
     names = film_names(crowd.groups)
-    truth = {"genres": [list(GENRES)[genre] for genre in crowd.groups], **_truth(crowd)}
-    return Synthetic(csr, _facts(names, feedback, n_users), truth)
+    truth = {"genres": [list(GENRES)[genre] for genre in crowd.groups], **truth_of(crowd)}
+    return Synthetic(csr, facts_of(names, feedback, n_users), truth)
 
 
 def write_taste(
@@ -126,32 +67,13 @@ def write_taste(
     Users are "u000123" and items film names, or both plain integers with `numbers`. Written in row groups of
     `users_per_group` users, so memory does not grow with the number of users; a user's films are in picking order.
     """
-    crowd = _film_crowd(n_users, n_items, ratings_per_user, seed)
+    crowd = film_crowd(n_users, n_items, ratings_per_user, seed)
     items = np.arange(n_items) if numbers else film_names(crowd.groups)
-    _write_users(path, crowd, range(0, n_users, users_per_group), n_users, pa.array(items), feedback)
-    return _facts(items, feedback, n_users)
+    write_users(path, crowd, range(0, n_users, users_per_group), n_users, pa.array(items), feedback)
+    return facts_of(items, feedback, n_users)
 
 
-def write_taste_pieces(
-    folder: str | Path, n_users: int, n_items: int, ratings_per_user: float = 50.0, seed: int = 0, each: int = 100_000
-) -> Iterator[Path]:
-    """The ratings of `write_taste(numbers=True)` as a folder of Parquet files of `each` users, one path after the other.
-
-    Each user draws from a stream of their own, so the first pieces of a large crowd are those of a small one. A piece
-    gets its name when it is whole, and one that has its name is not made again: who was interrupted goes on.
-    """
-    crowd, place = _film_crowd(n_users, n_items, ratings_per_user, seed), Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    for first in range(0, n_users, each):
-        piece, last = place / f"piece-{first // each:05d}.parquet", min(first + each, n_users)
-        if not piece.exists():
-            unfinished = place / f".{piece.name}"
-            _write_users(unfinished, crowd, range(first, last, 10_000), last, pa.array(np.arange(n_items)), "ratings")
-            unfinished.rename(piece)
-        yield piece
-
-
-def _write_users(path: str | Path, crowd: Crowd, firsts: range, end: int, item_ids: Any, feedback: str) -> None:
+def write_users(path: str | Path, crowd: Crowd, firsts: range, end: int, item_ids: Any, feedback: str) -> None:
     """Row groups of users, each from one of `firsts` to the next; users are numbers where items are."""
     numbers = pa.types.is_integer(item_ids.type)
     kind = pa.int64() if numbers else pa.string()
@@ -169,34 +91,7 @@ def _write_users(path: str | Path, crowd: Crowd, firsts: range, end: int, item_i
             writer.write_table(pa.table(columns[: len(fields)], schema=schema))
 
 
-def lookalike_ml10m(seed: int = 0) -> Synthetic:
-    """A stand-in for MovieLens 10M: 70,000 users, 8,000 items, about 7.2 million half-star ratings.
-
-    Planted: rating = 3.5 + user bias (std 0.40) + item bias (std 0.45) + p.q + noise, where p and q have rank 12 and
-    the sum of products has std 0.445, noise std 0.745, then rounded to half stars and cut to 0.5..5. Which items a
-    user rates depends on popularity alone (top 20 % of items: 84 % of the ratings), not on taste.
-    Measured with seed 0 on a random tenth held out: bias model 0.831, ALS of rank 12 with biases (reg 8) 0.765, the
-    truth itself 0.719. `truth` as for `taste`, without genres.
-    """
-    rank, n_items, taste_std = 12, 8_000, 0.445
-    rng = np.random.default_rng([seed, 10])
-    crowd = Crowd(
-        seed=seed,
-        n_users=70_000,
-        ratings_per_user=7.2e6 / 70_000,
-        popularity=rng.permutation(popularity_by_rank(n_items, 7.2e6 / 70_000)),
-        groups=np.zeros(n_items, np.int32),
-        item_factors=(taste_std / np.sqrt(rank) * rng.standard_normal((n_items, rank))).astype(np.float32),
-        item_bias=(0.45 * rng.standard_normal(n_items)).astype(np.float32),
-        mean=3.5,
-        user_bias_std=0.40,
-        noise_std=0.745,
-        tilt=0.0,
-    )
-    return Synthetic(_as_csr(crowd, n_items), _facts(n_items, "ratings", crowd.n_users), _truth(crowd))
-
-
-def _film_crowd(n_users: int, n_items: int, ratings_per_user: float, seed: int) -> Crowd:
+def film_crowd(n_users: int, n_items: int, ratings_per_user: float, seed: int) -> Crowd:
     if n_users < 1:
         refuse("n_users", got="less than one", needed="at least one user", try_="n_users=1000")
     rng = np.random.default_rng([seed, 0])
@@ -224,19 +119,19 @@ def _film_crowd(n_users: int, n_items: int, ratings_per_user: float, seed: int) 
     )
 
 
-def _as_csr(crowd: Crowd, n_items: int) -> scipy.sparse.csr_array:
+def as_csr(crowd: Crowd, n_items: int) -> scipy.sparse.csr_array:
     offsets, items, ratings = crowd.draw(0, crowd.n_users)
     csr = scipy.sparse.csr_array((ratings, items, offsets), shape=(crowd.n_users, n_items))
     csr.sort_indices()
     return csr
 
 
-def _facts(items: Any, feedback: str, n_users: int) -> dict[str, Any]:
+def facts_of(items: Any, feedback: str, n_users: int) -> dict[str, Any]:
     scale = {"rating_range": HALF_STARS} if feedback == "ratings" else {}
     return {"items": items, **scale, "feedback": feedback, "expected_users": n_users}
 
 
-def _truth(crowd: Crowd) -> dict[str, Any]:
+def truth_of(crowd: Crowd) -> dict[str, Any]:
     bias, factors, _ = crowd.traits(0, crowd.n_users)
     return {
         "user_factors": factors,
@@ -245,10 +140,6 @@ def _truth(crowd: Crowd) -> dict[str, Any]:
         "item_bias": crowd.item_bias,
         "mean": crowd.mean,
     }
-
-
-def _unit_rows(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 GENRES = {

@@ -9,12 +9,11 @@
 The noise of S_t has the standard deviation |B_t| times that of one post. ``optimal`` makes the mean of |B_t|^2 as small
 as it can be: over X = C^T C with diagonal 1 the objective tr(A^T A X^-1) is convex, and with D = diag(v) and
 M = (D^1/2 A^T A D^1/2)^1/2 its stationary point is X = D^-1/2 M D^-1/2 where v = diag(M), found by iterating that.
-Papers: Denisov et al. 2022 (the fixed point), Henzinger and Upadhyay 2022 (the square root), Dwork et al. 2010 (the tree).
+Paper: Denisov et al. 2022 (the fixed point).
 """
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import numpy as np
@@ -42,23 +41,7 @@ def wanted(horizon: int, half_life: float | None = None, window: int | None = No
     weights = np.ones(horizon) if half_life is None else np.exp2(-age / half_life)
     if window is not None:
         weights[window:] = 0.0
-    return _lower(weights)
-
-
-def split(target: Array) -> Array:
-    """Every S_t is posted anew, and pays for itself: the price is shared by all releases that a user is in."""
-    return target / math.sqrt(np.max(np.sum(target**2, axis=0)))
-
-
-def square_root(target: Array) -> Array:
-    """C C = A, in closed form for a Toeplitz A with first entry 1: the power series of its weights has a square root."""
-    weights = target[:, 0]
-    root = np.zeros_like(weights)
-    root[0] = 1.0
-    for n in range(1, len(root)):
-        root[n] = (weights[n] - root[1:n] @ root[n - 1 : 0 : -1]) / 2.0
-    root = _lower(root)
-    return root / math.sqrt(np.max(np.sum(root**2, axis=0)))
+    return lower(weights)
 
 
 @lru_cache(maxsize=32)
@@ -84,16 +67,6 @@ def optimal(horizon: int, half_life: float | None = None, window: int | None = N
     return encoder
 
 
-def tree_noise(horizon: int) -> Array:
-    """Of each running sum the noise of a binary tree, over that of a single release; for comparison only.
-
-    A user is in one node of every level, so that the price is shared by the levels; a running sum adds up as many nodes
-    as its number has ones in binary.
-    """
-    levels = horizon.bit_length()
-    return np.array([math.sqrt(levels * t.bit_count()) for t in range(1, horizon + 1)])
-
-
 def decoder(target: Array, encoder: Array) -> Array:
     """B with B C = A."""
     return np.array(np.tril(np.linalg.solve(encoder.T, target.T).T), np.float64)
@@ -115,6 +88,6 @@ def unit_columns(encoder: Array) -> Array:
     return encoder / np.sqrt(np.sum(encoder**2, axis=0))
 
 
-def _lower(first_column: Array) -> Array:
+def lower(first_column: Array) -> Array:
     n = np.arange(len(first_column))
     return np.tril(first_column[np.abs(n[:, None] - n)])

@@ -7,9 +7,10 @@ import polars as pl
 import pytest
 
 from lowkey.data import Domain, read_ratings
-from lowkey.data.synthetic import checkerboard, lookalike_ml10m, planted_low_rank, taste, write_taste
+from lowkey.data.synthetic import taste, write_taste
 from lowkey.data.synthetic_crowd import activity_median
 from lowkey.errors import InputError
+from lowkey_lab.synthetic import lookalike_ml10m, planted_low_rank
 
 
 def top_fifth_share(csr):
@@ -38,22 +39,7 @@ def test_planted_noise_and_range():
     assert (noisy.csr.data.min(), noisy.csr.data.max()) == (1, 5)
 
 
-@pytest.mark.parametrize(("n_users", "n_items"), [(10, 10), (7, 7), (30, 9), (3, 12)])
-def test_checkerboard(n_users, n_items):
-    data = checkerboard(n_users, n_items)
-    board = data.csr.toarray()
-    for user in range(n_users):
-        own_colour = set(range(user % 2, n_items, 2))
-        assert set(np.flatnonzero(board[user])) == own_colour - {data.truth["left_out"][user]}
-        assert data.truth["left_out"][user] in own_colour
-        if user < n_items:
-            assert data.truth["left_out"][user] == user
-    data.ratings()
-
-
-def test_too_small_boards_and_crowds():
-    with pytest.raises(InputError):
-        checkerboard(5, 3)
+def test_too_small_crowds():
     with pytest.raises(InputError):
         taste(0, 100)
     with pytest.raises(InputError):

@@ -11,12 +11,13 @@ from sklearn.base import clone
 
 import lowkey as lk
 from lowkey.data.ratings import HeldRows
-from lowkey.data.synthetic import planted_low_rank, taste
+from lowkey.data.synthetic import taste
 from lowkey.errors import InputError
 from lowkey.evaluation.protocol import evaluate
 from lowkey.evaluation.splits import hold_out_users
 from lowkey.privacy.accounting import gaussian_epsilon
 from lowkey.privacy.noise import SeededNoise
+from lowkey_lab.synthetic import planted_low_rank
 
 STARS = lk.Domain(30, (1.0, 5.0), expected_users=400)
 LIKES = lk.Domain(30, None, "binary", 400)

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse
 
 import lowkey as lk
-from lowkey.data.synthetic import planted_low_rank
 from lowkey.kernels.gram import add_row_grams
 from lowkey.linalg.leading import direction_ridge, energy_margin, leading_eigenpairs
 from lowkey.serving.replay import ReplayRule
+from lowkey_lab.synthetic import planted_low_rank
 
 STEPS = ["corrective", "decreasing", "constant"]
 

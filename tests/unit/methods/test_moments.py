@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse
 
 import lowkey as lk
-from lowkey.data.synthetic import planted_low_rank
 from lowkey.errors import InputError
 from lowkey.evaluation import evaluate, hold_out_users
 from lowkey.kernels.gram import add_row_grams
@@ -16,6 +15,7 @@ from lowkey.methods.moments.ease import cleaned_values, passed_through
 from lowkey.methods.moments.factor_fit import best_rank, clean_cocounts, fit_factors, split_noise
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.moments.sketch import factors_from_view, random_basis
+from lowkey_lab.synthetic import planted_low_rank
 
 
 @pytest.fixture(scope="module")

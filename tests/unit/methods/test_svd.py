@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import lowkey as lk
-from lowkey.data.synthetic import planted_low_rank
+from lowkey_lab.synthetic import planted_low_rank
 
 HUGE = 1e6  # epsilon at which the noise is negligible: the algorithm itself is looked at
 
