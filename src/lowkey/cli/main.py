@@ -34,7 +34,7 @@ COMMANDS = {
     "keygen": "lowkey.cli.verify:keygen",
     "explain": "lowkey.cli.verify:explain",
     "evaluate": "lowkey.evaluation.commands:evaluate",
-    "curve": "lowkey.evaluation.curve:curve",
+    "curve": "lowkey.evaluation.commands:curve",
     "plan": "lowkey.cli.plan:plan",
     "audit": "lowkey.audit.command:audit",
     "ledger": "lowkey.cli.ledger:ledger",

@@ -13,8 +13,17 @@ from lowkey.privacy.accounting import second_opinion
 from lowkey.privacy.guarantee import OUTSIDE, Guarantee, verdict
 from lowkey.privacy.ledger import Ledger
 from lowkey.privacy.price import at_most, percent
-from lowkey.report.contents import Accountant, Attack, AuditedReport, Detection, Point, PrivacyReport
-from lowkey.report.posts import describe_history, describe_posts, fits_in_words
+from lowkey.report.contents import (
+    Accountant,
+    Attack,
+    AuditedReport,
+    Detection,
+    Point,
+    PrivacyReport,
+    describe_history,
+    describe_posts,
+    fits_in_words,
+)
 from lowkey.report.questions import by_the_curator, questions, registry_entry
 
 RULES_IN_WORDS = {

@@ -23,7 +23,7 @@ import lowkey as lk
 from lowkey.cli.main import COMMANDS, run
 from lowkey.cli.options import delta_for
 from lowkey.data.synthetic import taste
-from lowkey.evaluation.curve import judge
+from lowkey.evaluation.commands import judge
 from lowkey.methods import registry
 from lowkey.methods.choice import default_method
 

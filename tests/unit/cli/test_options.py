@@ -163,7 +163,7 @@ def test_help_keeps_its_brackets_and_lists_the_methods(capsys: Any) -> None:
 
 
 def test_curve_is_quick_where_the_catalogue_is_large_unless_all_is_asked_for() -> None:
-    from lowkey.evaluation.curve import QUICK_HEAD, _quick
+    from lowkey.evaluation.commands import QUICK_HEAD, _quick
 
     large, small = (lk.DPLists(1.0, 1e-6).resolve(lk.Domain(n, feedback="binary")) for n in (50_000, 300))
     assert large.largest_head > QUICK_HEAD

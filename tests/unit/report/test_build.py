@@ -21,7 +21,7 @@ from lowkey.privacy.randomized_response import RandomizedResponse
 from lowkey.release.writing import facts_of
 from lowkey.report import PrivacyReport, build_report, model_card, report_page
 from lowkey.report.build import RULES_IN_WORDS
-from lowkey.report.posts import NAMES, human_name
+from lowkey.report.contents import NAMES, human_name
 from lowkey.serving.rules import RULES
 
 

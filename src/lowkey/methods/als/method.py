@@ -19,8 +19,7 @@ from lowkey.linalg.packed import packed_length, unpack
 from lowkey.linalg.psd import positive_part
 from lowkey.methods.als.items import Items, ask_items, orthogonal_columns, random_start
 from lowkey.methods.als.noisy_ridge import Equations, noise_aware_ridge
-from lowkey.methods.als.ridges import MOST_MISFIT, noise_reg, user_regs, usual_misfit
-from lowkey.methods.als.settings import ALSSettings, default_settings
+from lowkey.methods.als.settings import MOST_MISFIT, ALSSettings, default_settings, noise_reg, user_regs, usual_misfit
 from lowkey.methods.base import Budget, Recommender, Released
 from lowkey.methods.constraints import not_negative, positive, share, whole, within_catalogue, word
 from lowkey.methods.curator import Curator
