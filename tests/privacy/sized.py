@@ -6,7 +6,7 @@ import lowkey as lk
 from lowkey.methods.frank_wolfe.method import DPFrankWolfe
 from lowkey.methods.moments.method import DPMoments
 from lowkey.methods.svd.method import DPSVD
-from lowkey.testing.sized import (
+from lowkey.testing.attackers import (
     BLOCK,
     COUNTS,
     N_ITEMS,

@@ -32,9 +32,8 @@ from lowkey.data.ratings import Block
 from lowkey.data.trace import RecordBlock
 from lowkey.kernels.als import ItemEquations
 from lowkey.kernels.catalogue import Holders
-from lowkey.kernels.left_out_rows import LeftOutRows
+from lowkey.kernels.left_out import LeftOutRows, OfSome
 from lowkey.kernels.one_bit import ClampedGradient, Minimiser
-from lowkey.kernels.some_users import OfSome
 from lowkey.kernels.sweep import Sweep
 from lowkey.linalg.links import link_of
 from lowkey.privacy.noise import SeededNoise

@@ -16,10 +16,8 @@ import pytest
 
 from lowkey.data.ratings import Block
 from lowkey.kernels.bias import ItemMeans
-from lowkey.kernels.leave_one_out import LeaveOneOut
-from lowkey.kernels.left_out_rows import LeftOutRows
+from lowkey.kernels.left_out import LeaveOneOut, LeftOutRows, OfSome
 from lowkey.kernels.level import GRID, PULL, Level, Spread, in_order, within_cone
-from lowkey.kernels.some_users import OfSome
 
 LOW, HIGH, LONG = -3.0, 9.0, 1500
 MIDDLE, HALF = 3.0, 6.0

@@ -33,7 +33,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, fits, shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.linalg.blas import DGEMM, SGEMM, add_gram, outer_gram, product
-from lowkey.linalg.inverse import invert_positive, spare_size
+from lowkey.linalg.definite import invert_positive, spare_size
 from lowkey.linalg.packed import pack
 from lowkey.privacy.sums import Grid, Sensitivity, Statistic, symmetric_shape
 

@@ -18,7 +18,7 @@ from numba import get_num_threads, njit, prange
 
 from lowkey.kernels.bounding import drop_beyond, shrink_factor
 from lowkey.linalg.blas import SGEMM, add_gram_float32, outer_gram_float32, prefetch_row, solve_factored
-from lowkey.linalg.cholesky import factor_positive
+from lowkey.linalg.definite import factor_positive
 
 FACTOR_BITS = 18  # products have 36, so that float64 sums over 2^17 users are exact
 SLICE = 64  # users dealt to a thread at a time

@@ -16,7 +16,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from lowkey.linalg.blas import DPOTRF, DSYTRD, SGEMM, cholesky, solve_factored
-from lowkey.linalg.cholesky import factor_positive
+from lowkey.linalg.definite import factor_positive
 from lowkey.linalg.positive_part import POLES, SLOPE, WEIGHTS, solve_positive_part
 from lowkey.threads import one_blas_thread
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from lowkey.privacy.noise import SeededNoise
 from lowkey.testing import contract_answers, contract_budget, contract_fit
-from lowkey.testing.attackers import aligned, gallery
+from lowkey.testing.attackers import BLOCK, THREADS, SizedCase, aligned, gallery, long_rows, sized_keys, sized_rows
 from lowkey.testing.cases import N_USERS, Case, Row, base_keys, base_rows
 from lowkey.testing.checks import Check
 from lowkey.testing.replaying import record, replay
-from lowkey.testing.sized import BLOCK, THREADS, SizedCase, long_rows, sized_keys, sized_rows
 from lowkey.testing.watching import Record, Violation, WatchingEngine
 
 CONTRACT = tuple(

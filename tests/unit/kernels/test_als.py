@@ -19,8 +19,7 @@ from lowkey.kernels.item_equations import SINGLE_RANK, _towards_zero, add_equati
 from lowkey.kernels.user_factors import user_factors
 from lowkey.linalg.packed import pack, unpack
 from lowkey.linalg.psd import solve_projected
-from lowkey.methods.als.noisy_ridge import Equations, noise_aware_ridge
-from lowkey.methods.als.pooled_gram import pool
+from lowkey.methods.als.noisy_ridge import Equations, noise_aware_ridge, pool
 
 RANKS = [1, 2, 5, 33]
 

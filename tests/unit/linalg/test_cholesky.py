@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lowkey.linalg.blas import SGEMM
-from lowkey.linalg.cholesky import factor_positive
+from lowkey.linalg.definite import factor_positive
 
 
 @pytest.mark.parametrize("order", [1, 2, 15, 16, 17, 40, 64, 129])

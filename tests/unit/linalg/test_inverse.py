@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lowkey.linalg.blas import DGEMM, SGEMM
-from lowkey.linalg.inverse import invert_positive, spare_size
+from lowkey.linalg.definite import invert_positive, spare_size
 
 KINDS = [(np.float64, DGEMM, 1e-7), (np.float32, SGEMM, 2e-3)]
 

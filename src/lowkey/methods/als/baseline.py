@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
-from lowkey.kernels.left_out_rows import LeftOutRows
-from lowkey.kernels.some_users import OfSome
+from lowkey.kernels.left_out import LeftOutRows, OfSome
 from lowkey.kernels.sweep import Sweep
 from lowkey.methods.als.items import Items
 from lowkey.methods.als.method import DPALS, released

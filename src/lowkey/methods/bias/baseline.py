@@ -12,7 +12,7 @@ import numpy as np
 
 from lowkey.data.domain import Domain
 from lowkey.kernels.bias import ItemCounts, ItemMeans
-from lowkey.kernels.leave_one_out import LeaveOneOut
+from lowkey.kernels.left_out import LeaveOneOut
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.bias.method import biases, popularity
 from lowkey.methods.constraints import not_negative, whole

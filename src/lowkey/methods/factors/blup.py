@@ -26,7 +26,7 @@ from numba import get_num_threads, njit
 from numpy.typing import NDArray
 
 from lowkey.linalg.blas import DGEMM, DPOTRF, cholesky, solve_factored
-from lowkey.linalg.inverse import invert_positive, spare_size
+from lowkey.linalg.definite import invert_positive, spare_size
 from lowkey.linalg.packed import add_squares, pack, unpack
 from lowkey.methods.factors.side import Side, inverse_of
 from lowkey.threads import one_blas_thread

@@ -1,15 +1,17 @@
-"""Public room: the inverse of a small positive definite matrix, in place, in float32 or float64.
+"""Public room: the inverse of a small positive definite matrix, and its Cholesky factor, in place, in float32 or float64.
 
-The sweep operator takes one pivot at a time, or a block of them, with BLAS for all that is left over: at orders from 17 to
-100 this takes a third of the time of LAPACK's potrf and potri, which call small kernels one after another.
+The sweep operator takes one pivot at a time, or a block of them, and the factor a panel of rows, with BLAS for all that is
+left over: at orders from 17 to 130 this takes a third of the time of LAPACK's potrf and potri, which spend more of it on
+calling small kernels than in them; see docs/decisions.
 Paper: Goodnight 1979 (the sweep operator). Deviates: blocks of pivots.
 """
-
 # Bodies compiled by numba are untyped for the checker:
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
 
 from __future__ import annotations
+
+import math
 
 from numba import njit
 
@@ -98,4 +100,30 @@ def _invert_block(a, spare):
         for b in range(i, n):
             a[i, b] = -a[i, b]
             a[b, i] = a[i, b]
+    return True
+
+
+PANEL = 16  # rows
+
+
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def factor_positive(a, sgemm):
+    """The upper triangle of a (n, n) becomes R, a = R^T R; False, and a is spoilt, where it is not positive definite."""
+    n = len(a)
+    first, width = 0, n % PANEL or PANEL  # the odd panel first: the others are then whole
+    while first < n:
+        above, corner = a.ctypes.data + 4 * first, a.ctypes.data + 4 * (first * n + first)
+        gemm(4, PLAIN, TRANSPOSED, n - first, width, first, -1.0, above, n, above, n, 1.0, corner, n, sgemm)
+        for i in range(width):
+            row = a[first + i, first:]  # what is left of the diagonal is spoilt: whole panels are faster
+            if not row[i] > 0.0:
+                return False
+            scale = row.dtype.type(1.0 / math.sqrt(row[i]))
+            for b in range(len(row)):
+                row[b] *= scale
+            for k in range(i + 1, width):
+                part, to = row[k], a[first + k, first:]
+                for b in range(len(to)):
+                    to[b] -= part * row[b]
+        first, width = first + width, PANEL
     return True
