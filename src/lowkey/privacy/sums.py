@@ -9,7 +9,7 @@ which is still S + Z seen modulo 2^64: a total too large for the grid costs accu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -35,15 +35,15 @@ class Grid:
     """Multiples of 2^exponent."""
 
     exponent: int
+    step: float = field(init=False, compare=False, repr=False)  # the multiple
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", math.ldexp(1.0, self.exponent))
 
     @classmethod
     def for_bound(cls, bound: float, bits: int) -> Grid:
         """The grid on which a number of size ``bound`` takes at most 2^bits units."""
         return cls(math.ceil(math.log2(bound)) - bits)
-
-    @property
-    def step(self) -> float:
-        return math.ldexp(1.0, self.exponent)
 
     @property
     def squared(self) -> Grid:
