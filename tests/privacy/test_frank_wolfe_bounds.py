@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from resolved import with_settings
 
 import lowkey as lk
 from lowkey.data.ratings import Block
@@ -139,10 +138,9 @@ def test_replacing_never_doubles_a_product() -> None:
 
 
 @pytest.mark.parametrize("form", ["gram", "power"])
-@pytest.mark.parametrize("schedule", [0.0, 1.5])
-def test_the_exact_plan_costs_what_was_asked(form: str, schedule: float) -> None:
+def test_the_exact_plan_costs_what_was_asked(form: str) -> None:
     domain = lk.Domain(items=20, rating_range=(1, 5), expected_users=9)
-    plan = with_settings(lk.DPFrankWolfe, noise_schedule=schedule)(1.5, 1e-6, n_iter=5, form=form).plan(domain)
+    plan = lk.DPFrankWolfe(1.5, 1e-6, n_iter=5, form=form).plan(domain)
     assert 1.4999 < plan.price.epsilon <= 1.5
     first, last = plan.lines[0].mechanism.mu, plan.lines[-1 if form == "gram" else -2].mechanism.mu
-    assert last / first == pytest.approx(5.0 ** (schedule / 2.0))
+    assert last / first == pytest.approx(1.0)

@@ -129,15 +129,14 @@ class DPFrankWolfe(Recommender):
     def _requests(self, settings: FrankWolfeSettings) -> list[Request]:
         requests: list[Request] = []
         for t in range(1, settings.n_iter + 1):
-            share = float(t) ** settings.noise_schedule
             if settings.form == "gram":
                 size = packed_length(settings.n_items)
-                requests.append(Request(f"residual_gram_{t}", size, share, mechanism=SymmetricGaussian))
+                requests.append(Request(f"residual_gram_{t}", size, 1.0, mechanism=SymmetricGaussian))
                 continue
-            step_share = share * (1.0 - ENERGY_SHARE) / settings.power_steps
+            step_share = (1.0 - ENERGY_SHARE) / settings.power_steps
             for s in range(1, settings.power_steps + 1):
                 requests.append(Request(f"residual_product_{t}_{s}", settings.n_items, step_share))
-            requests.append(Request(f"residual_energy_{t}", 2, share * ENERGY_SHARE))
+            requests.append(Request(f"residual_energy_{t}", 2, ENERGY_SHARE))
         return requests
 
     def _run(self, settings: FrankWolfeSettings, curator: Curator) -> Released:
@@ -206,7 +205,7 @@ class DPFrankWolfe(Recommender):
         """The eigenvalue that steps are divided by, raised so that they stay within the nuclear norm."""
         if found.energy <= 0.0:
             return 0.0
-        margin = energy_margin(found.noise_std) if settings.eigenvalue_bias == "noise" else 0.0
+        margin = energy_margin(found.noise_std)
         # One grid unit's worth at least: gains stay finite.
         return max(found.energy + margin, (settings.row_norm * 2.0**-20) ** 2)
 

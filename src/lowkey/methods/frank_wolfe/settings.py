@@ -24,8 +24,6 @@ class FrankWolfeSettings(RowSettings):
     residual_norm: float
     nuclear_norm: float | None  # None: not needed by a refit
     reg: float | None  # None: each direction's follows from what its round posted
-    eigenvalue_bias: str = "noise"  # raises the eigenvalue that steps are divided by: by the noise, or "none"
-    noise_schedule: float = 0.0  # round t gets a share of the budget in proportion to t^schedule
 
     def told(self) -> dict[str, Any]:
         told: dict[str, Any] = {"row_norm": self.row_norm}
