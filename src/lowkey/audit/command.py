@@ -16,7 +16,7 @@ import typer
 
 from lowkey.cli import options as o
 from lowkey.cli.screen import Screen
-from lowkey.cli.table import Table, catalogue, check_feedback, check_file
+from lowkey.cli.table import UNNAMED, Columns, catalogue, check_file
 from lowkey.errors import refuse
 
 CURATOR_ONLY = (
@@ -47,12 +47,7 @@ def audit(
     attach: Annotated[
         bool, typer.Option("--attach", help="Write the result into the report and the card of --like; its id changes.")
     ] = False,
-    user: o.User = None,
-    item: o.Item = None,
-    rating: o.Rating = None,
-    scale: o.Scale = None,
-    binary: o.Binary = False,
-    items: o.Items = None,
+    columns: Columns = UNNAMED,
     method: Annotated[str | None, typer.Option(help="One method \\[default: six of them].", show_default=False)] = None,
     settings: o.Set = None,
     epsilon: Annotated[float, typer.Option(help="The claim to be measured.")] = 1.0,
@@ -90,11 +85,11 @@ def audit(
             estimator, domain, same = like_release(like)
             jobs = [(estimator, wanted, canaries)]
         elif file is not None:
-            data = _read(file, user, item, rating, scale, binary, items)
+            data = _read(file, columns)
             jobs = _jobs(method or "lists", o.parameters(settings), epsilon, delta, adjacency, wanted, canaries)
         else:
             jobs = _jobs(method, o.parameters(settings), epsilon, delta, adjacency, wanted, canaries)
-            domain = _stand_in(binary, scale, items)
+            domain = _stand_in(columns)
         for estimator, of_it, scores in jobs:
             checked(estimator, domain if data is None else data.domain, of_it, scores, confidence)
     if data is not None:
@@ -171,39 +166,28 @@ def _numbers(layers: str) -> list[int]:
     return found
 
 
-def _stand_in(binary: bool, scale: tuple[float, float] | None, items: str | None) -> Any:
+def _stand_in(columns: Columns) -> Any:
     """The domain of a made-up crowd, if anything was said about it."""
-    if not binary and scale is None and items is None:
+    if columns.counts is not None:
+        refuse("--counts", got="no file", needed="a file of counts", try_="--scale or --binary for a made-up crowd")
+    if not columns.binary and columns.scale is None and columns.items is None:
         return None
     from lowkey.audit.stand_in import EXPECTED, N_ITEMS
     from lowkey.data.domain import Domain
 
-    ids = N_ITEMS if items is None else catalogue(items, "item")
-    if binary:
+    ids = N_ITEMS if columns.items is None else catalogue(columns.items, "item")
+    if columns.binary:
         return Domain(ids, feedback="binary", expected_users=EXPECTED)
-    return Domain(ids, scale or (0.5, 5.0), expected_users=EXPECTED)
+    return Domain(ids, columns.scale or (0.5, 5.0), expected_users=EXPECTED)
 
 
-def _read(
-    file: Path,
-    user: str | None,
-    item: str | None,
-    rating: str | None,
-    scale: tuple[float, float] | None,
-    binary: bool,
-    items: str | None,
-) -> Any:
+def _read(file: Path, columns: Columns) -> Any:
     example = f"lowkey audit {file} --user user --item item --rating rating --scale 1 5 --items 1..1682"
-    needed = {"--user": user, "--item": item, "--scale or --binary": scale or binary, "--items": items}
-    o.require("audit", needed, example)
-    check_feedback(scale, binary, None, rating)
-    assert user is not None
-    assert item is not None
-    assert items is not None
+    o.require("audit", {**columns.needed(), "--items": columns.items}, example)
     from lowkey.data.domain import Domain
 
-    table = Table(str(file), user, item, rating, scale)
-    return table.read(Domain(catalogue(items, item), scale, table.feedback))
+    table = columns.table(str(file))
+    return table.read(Domain(columns.catalogue(), table.scale, table.feedback))
 
 
 def _jobs(
