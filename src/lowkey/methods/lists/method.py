@@ -51,6 +51,7 @@ class ListsSettings(Settings):
         return {"largest_head": self.largest_head}
 
 
+@dataclass(eq=False, repr=False)
 class DPLists(Recommender):
     """What to take next, from who took what: ratings count as taken, or only those of at least ``liked``.
 
@@ -83,21 +84,9 @@ class DPLists(Recommender):
     uses_public = True
     constraints = {"head": whole(), "liked": positive(), "reg": positive()}
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        head: int | None = None,
-        liked: float | None = None,
-        reg: float = 1.0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.head = head
-        self.liked = liked
-        self.reg = reg
+    head: int | None = None
+    liked: float | None = None
+    reg: float = 1.0
 
     def _settings(self, domain: Domain, budget: Budget) -> ListsSettings:
         if self.head is not None:
