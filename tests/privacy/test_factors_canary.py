@@ -15,6 +15,7 @@ from test_replay import neighbour
 import lowkey as lk
 from lowkey.engines.local import LocalEngine
 from lowkey.kernels.factors import FactorRound
+from lowkey.kernels.taken import TakenMoments
 from lowkey.linalg.packed import unpack
 from lowkey.privacy.billboard import Billboard
 from lowkey.privacy.noise import SeededNoise
@@ -24,12 +25,16 @@ POSTS = 400
 N_ITEMS, RANK = 16, 2
 DOMAIN = lk.Domain(N_ITEMS, (0.5, 5.0), expected_users=30)
 CANARY = (np.arange(1, 12, dtype=np.int32), np.where(np.arange(11) % 2, 5.0, 0.5).astype(np.float32))
-BOUNDS = {"item_update_1": (0.4, 1.7), "user_moments": (9.0, 0.5)}  # with which the canary reaches that of the post
+# With which the canary reaches that of the post:
+BOUNDS = {"item_update_1": (0.4, 1.7), "user_moments": (9.0, 0.5), "taken": (0.3,)}
 PLAN = lk.DPFactors(100.0, 1e-5, rank=RANK, n_iter=1).plan(DOMAIN)
 
 
-def round_of(name: str) -> FactorRound:
+def round_of(name: str) -> FactorRound | TakenMoments:
     rng = np.random.default_rng(6)
+    if name == "taken":
+        prior, factors = 2.75 + rng.normal(0.0, 0.3, N_ITEMS), rng.normal(0.0, 0.5, (N_ITEMS, RANK))
+        return TakenMoments(prior, factors, 100.0 * np.abs(factors), *BOUNDS[name], reg=0.7, offset_reg=1.3)
     return FactorRound(
         1,
         2.75 + rng.normal(0.0, 0.3, N_ITEMS),

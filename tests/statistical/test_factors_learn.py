@@ -18,8 +18,8 @@ def planted(noise: float) -> Split:
     return split_ratings(planted_low_rank(6000, 60, 3, density=0.5, noise=noise, seed=1).ratings(), 0.1, seed=2)
 
 
-def rmse_of(estimator: lk.DPBias | lk.DPFactors, split: Split) -> float:
-    estimator.fit(split.train, billboard=lk.Billboard(noise=SeededNoise(5)))
+def rmse_of(estimator: lk.DPBias | lk.DPFactors, split: Split, seed: int = 5) -> float:
+    estimator.fit(split.train, billboard=lk.Billboard(noise=SeededNoise(seed)))
     held_out = split.held_out.tocoo()
     return float(np.sqrt(np.mean((estimator.predict(split.histories)[held_out.row, held_out.col] - held_out.data) ** 2)))
 
@@ -34,9 +34,12 @@ def test_factors_beat_biases_on_noisy_ratings() -> None:
 
 
 def test_a_falling_bound_lets_exact_factors_be_found() -> None:
-    """Noise-free ratings: every round shrinks residuals, bounds and noise; with the first round's bound it stalls."""
+    """Noise-free ratings: every round shrinks residuals, bounds and noise; with the first round's bound it stalls.
+
+    The median of five fits: of 30 with other seeds, 4 to 7 lost a direction on the way and ended between 0.01 and 0.3.
+    """
     split = planted(0.0)
-    falling = rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6), split)
+    falling = np.median([rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6), split, seed) for seed in range(5, 10)])
     fixed = rmse_of(with_settings(lk.DPFactors, falling_bound=False)(epsilon=2.0, delta=1e-6), split)
     assert falling < 0.02
     assert fixed > 3.0 * falling

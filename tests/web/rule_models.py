@@ -26,11 +26,14 @@ def rule_models() -> dict[str, Model]:
     replay = {**stars, "row_norm": 6.0}
     steps = {"gains": rng.uniform(20.0, 60.0, ROUNDS), "decays": rng.uniform(0.8, 1.0, ROUNDS)}
     both = {"item_factors": factors, "item_bias": bias}
+    takes = {"taken": np.cos(np.arange(RANK * RANK)).reshape(RANK, RANK) * 0.4, "taken_middle": factors.mean(axis=0) + 0.1}
     made: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[float, float] | None]] = {
         "factors": ("factors", both, {**stars, "reg": 2.0}, STARS),
         "factors, ranked": (
             "factors", {**both, "ranking": 4.0 + 3.0 * bias}, {**stars, "reg": 2.0, "ranking_scale": 0.4}, STARS
         ),
+        "factors, taken": ("factors", {**both, **takes}, {**stars, "reg": 2.0}, STARS),
+        "likes, taken": ("factors", {**both, **takes}, {**likes, "reg": 1.0, "unobserved_weight": 0.02}, None),
         "factors, no offset": ("factors", both, {**stars, "offset_reg": None, "reg": 0.5}, STARS),
         "factors of likes": ("factors", both, {**likes, "reg": 1.0, "unobserved_weight": 0.02}, None),
         "bias": ("factors", {"item_factors": factors[:, :0], "item_bias": bias}, {**stars, "reg": 1.0}, STARS),

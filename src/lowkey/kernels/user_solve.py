@@ -12,6 +12,8 @@ from numba import njit
 
 from lowkey.kernels.threads import over_rows
 
+PULL = 20.0  # items that the mean of what was taken is damped by
+
 
 def ridge_rows(offsets, items, targets, design, penalty):
     """All users' solutions, in threads where they are many."""
@@ -120,3 +122,17 @@ def _signs_of_each(offsets, items, signs, factors, ridge, curvature, probit, ste
                         user[a] += inverse[a, b] * descent[b]
             solutions[u] = user
     return solutions
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def taken_rows(offsets, items, takes):
+    """Row u: the sum of ``takes`` over u's entries, over their number and ``PULL``. Nothing for an empty row."""
+    shown = np.zeros((len(offsets) - 1, takes.shape[1]))
+    for u in range(len(offsets) - 1):
+        for p in range(offsets[u], offsets[u + 1]):
+            row = takes[items[p]]
+            for k in range(len(row)):
+                shown[u, k] += row[k]
+        for k in range(shown.shape[1]):
+            shown[u, k] /= offsets[u + 1] - offsets[u] + PULL
+    return shown

@@ -181,6 +181,7 @@ NAMES = {
     "item_rhs": "how people's tastes go with ratings, for every item",
     "user_gram": "how people's tastes vary",
     "user_moments": "how people's tastes vary",
+    "taken": "how people's tastes go with what they took",
     "item_gradient": "where to move every item",
     "item_update": "where to move every item",
     "spectral_start": "which items are liked together, for a start",

@@ -22,12 +22,14 @@ Names = Mapping[str, Shape]
 Test = Callable[[Any], bool]
 
 _FACTORS: Names = {"item_factors": (ITEMS, "rank")}
+_BIASES: Names = {"item_bias": (ITEMS,)}
 _WEIGHTS: Names = {
     "head": ("head",),
     "input_weights": ("head",),
     "item_weights": ("head", "head"),
     "output_weights": ("head",),
 }
+_TAKEN: Names = {"taken": ("rank", "rank"), "taken_middle": ("rank",)}  # where what was taken tells a taste
 _RANKED: Names = {"ranking": (ITEMS,)}  # where ratings are ranked with popularity in mind
 POSITIONS = ("head",)  # whole numbers, each a position in the catalogue; all other arrays are floats
 
@@ -38,7 +40,7 @@ def _ranked(*kinds: Names) -> tuple[Names, ...]:
 
 # For each rule the sets of arrays that it can have: one, but for two kinds of replay; ratings may have a ranking, too.
 ARRAYS: Mapping[str, tuple[Names, ...]] = {
-    "factors": _ranked({**_FACTORS, "item_bias": (ITEMS,)}),
+    "factors": _ranked({**_FACTORS, **_BIASES}, {**_FACTORS, **_BIASES, **_TAKEN}),
     "item-weights": ({**_WEIGHTS, "tail_scores": (ITEMS,)},),
     "lists": ({**_WEIGHTS, "usual": ("head", "rungs"), "popularity": (ITEMS,)},),
     "signs": (_FACTORS,),

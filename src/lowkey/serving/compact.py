@@ -25,7 +25,7 @@ NEGLIGIBLE = {"float32": 1e-12, "float16": 1e-7, "int8": 1e-5}  # of the sum of 
 FILL_RANKS = (32, 32, 32, 32)
 STEPS_TRIED = 64
 FINEST = 2.0**-14  # the smallest number that has all of float16's bits
-SMALL = ("usual",)  # matrices of so few columns that they stay as they are, as vectors do
+SMALL = ("usual", "taken")  # matrices of so few columns that they stay as they are, as vectors do
 ROWS, COLUMNS, FINE = ".rows", ".columns", ".fine"
 
 Arrays = Mapping[str, NDArray[Any]]

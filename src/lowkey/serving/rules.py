@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from lowkey.kernels.user_solve import ridge_rows, sign_rows
+from lowkey.kernels.user_solve import PULL, ridge_rows, sign_rows, taken_rows
 from lowkey.linalg.links import link_of
 from lowkey.serving.projection import ProjectionRule
 from lowkey.serving.replay import ReplayRule
@@ -25,6 +25,8 @@ class FactorRule(LinearRule):
     The user's side is a ridge regression on the user's own row. ``offset_reg`` (if not None) adds an offset of the
     user's own, as a constant column with its own ridge; ``reg`` is the ridge of the factors. A model of biases alone
     has factors of rank 0. For implicit feedback ``unobserved_weight`` pulls the scores of all items towards zero.
+    With ``taken`` the factors are pulled to taken . z and not to zero, z being the sum of F - ``taken_middle`` over the
+    history, over its length and ``PULL``: taste goes with what one takes, whatever one thinks of it.
     """
 
     @cached_property
@@ -45,18 +47,38 @@ class FactorRule(LinearRule):
         unobserved = self.settings.get("unobserved_weight") or 0.0
         return np.diag(ridge) + unobserved * (self.design.T @ self.design)
 
+    @cached_property
+    def takes(self) -> NDArray[np.float64] | None:
+        """What having an item says of the user's side before its rating, summed over the history; like ``design``."""
+        if "taken" not in self.arrays:
+            return None
+        factors, taken = (np.asarray(self.arrays[name], np.float64) for name in ("item_factors", "taken"))
+        found = np.zeros_like(self.design)
+        found[:, self.design.shape[1] - factors.shape[1] :] = (factors - self.arrays["taken_middle"]) @ taken.T
+        return found
+
     def transform(self, histories: scipy.sparse.csr_array) -> NDArray[np.float64]:
-        residuals = histories.data - self.item_prior[histories.indices]
-        return ridge_rows(histories.indptr.astype(np.int64), histories.indices, residuals, self.design, self.penalty)
+        offsets, items = histories.indptr.astype(np.int64), histories.indices
+        residuals = histories.data - self.item_prior[items]
+        if self.takes is None:
+            return ridge_rows(offsets, items, residuals, self.design, self.penalty)
+        before = taken_rows(offsets, items, self.takes)
+        residuals -= np.einsum("pk,pk->p", self.design[items], np.repeat(before, np.diff(offsets), axis=0))
+        return before + ridge_rows(offsets, items, residuals, self.design, self.penalty)
 
     def explain(self, history: scipy.sparse.csr_array, item: int) -> Reasons:
-        """part_p = (0, F_i) (P + D^T D)^-1 d_p t_p, with d = (1, F) or F."""
+        """part_p = (0, F_i) (P + D^T D)^-1 (d_p t_p + P b_p), with d = (1, F) or F, and b_p what having p says."""
         own, influence = self.design[history.indices], self.design[item].copy()
         residuals = history.data - self.item_prior[history.indices]
         offset = 0.0
         if self.settings["offset_reg"] is not None:
             offset, influence[0] = float(self.transform(history)[0, 0]), 0.0
-        parts = own @ np.linalg.solve(self.penalty + own.T @ own, influence) * residuals if own.size else residuals * 0.0
+        if not own.size:
+            return Reasons(float(self.item_prior[item]), offset, residuals * 0.0)
+        pull = np.linalg.solve(self.penalty + own.T @ own, influence)
+        parts = own @ pull * residuals
+        if self.takes is not None:
+            parts += self.takes[history.indices] @ (self.penalty @ pull) / (len(residuals) + PULL)
         return Reasons(float(self.item_prior[item]), offset, parts)
 
 

@@ -15,6 +15,7 @@ from lowkey.methods.factors.blup import Round, clean_moments, common_scale, post
 from lowkey.methods.factors.bounds import Known
 from lowkey.methods.factors.settings import default_rank, default_rounds, default_start, worthwhile_rank
 from lowkey.methods.factors.side import Side
+from lowkey.methods.factors.taken import slopes
 from lowkey.methods.means import Crowd, Means
 
 
@@ -174,3 +175,17 @@ def test_who_says_nothing_gets_the_items_effects_in_full() -> None:
     expected = model.predict(scipy.sparse.csr_array((1, n_items)))[0]
     slope = np.cov(expected, effects)[0, 1] / np.var(effects, ddof=1)
     assert 0.85 < slope < 1.1
+
+
+@pytest.mark.parametrize(("size", "most"), [(1.0, 0.1), (0.0, 0.02)])
+def test_slopes_of_taste_on_takes(size: float, most: float) -> None:
+    """Found where they stand out of the noise, next to nothing where there are none. Chance alone errs by 1/sqrt(users)."""
+    rng = np.random.default_rng(5)
+    users, true = 20_000, size * rng.normal(size=(3, 3))
+    z = rng.normal(size=(users, 3)) * [0.6, 0.3, 0.1]
+    u = z @ true.T + rng.normal(size=(users, 3))
+    posted = np.vstack([u.T @ z, z.T @ z])
+    noisy = posted + 10.0 * rng.normal(size=posted.shape)
+    error = slopes(noisy, 10.0, 1.0) - true
+    assert np.sqrt(np.trace(error @ (z.T @ z / users) @ error.T)) < most
+    assert not slopes(rng.normal(size=(6, 3)), 1e9, 1.0).round(6).any()

@@ -30,6 +30,7 @@ from lowkey.methods.factors.settings import (
 )
 from lowkey.methods.factors.side import Side
 from lowkey.methods.factors.start import SHARES, STARTS, first_factors, start_requests
+from lowkey.methods.factors.taken import TAKEN_SHARE, taken_map
 from lowkey.methods.leanings import BESIDE_FACTORS, leaning, leanings, posted_leanings, ranked
 from lowkey.methods.means import Means, ask_means, means_requests, refined
 from lowkey.privacy.mechanisms import SymmetricGaussian
@@ -120,12 +121,13 @@ class DPFactors(Recommender):
     def _requests(self, settings: FactorsSettings) -> list[Request]:
         n_items, rank, n_iter = settings.n_items, settings.rank, settings.n_iter
         growth = GROWTH ** np.arange(n_iter)
-        growth *= (1.0 - settings.means_share - MOMENTS_SHARE) / growth.sum()
+        growth *= (1.0 - settings.means_share - MOMENTS_SHARE - TAKEN_SHARE) / growth.sum()
         return [
             *means_requests(settings, settings.means_share),
             *(Request(f"item_update_{t}", n_items * (rank + 1), float(share)) for t, share in enumerate(growth, 1)),
             *start_requests(settings),
             Request("user_moments", packed_length(rank + EXTRA), MOMENTS_SHARE, n_iter, mechanism=SymmetricGaussian),
+            Request("taken", 2 * rank * rank, TAKEN_SHARE, note="how tastes go with what was taken"),
         ]
 
     def _run(self, settings: FactorsSettings, curator: Curator) -> Released:
@@ -156,7 +158,7 @@ class DPFactors(Recommender):
         side = Side.of(knowledge, factors, known.counts, lean)
         # Public people's factors are those of users around the average one, so all of an effect is in their biases.
         bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
-        coefficients, middle = np.column_stack([bias, side.start]), np.zeros(rank)
+        coefficients, middle, size = np.column_stack([bias, side.start]), np.zeros(rank), 1.0
         rounds: list[Round] = []
         # Early rounds only look for directions. Public people know them from the start: there, all count.
         last = settings.averaged if knowledge.fit is None else settings.n_iter
@@ -175,6 +177,7 @@ class DPFactors(Recommender):
             change = side.gentle(common_scale(found.spread, seen.factors, seen.ratings, seen.variance))
             rounds, side = [r.turned(change) for r in rounds], side.turned(change)
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
+            size = seen.norm**2 - seen.bias_square
             middle = np.linalg.solve(change.T, seen.regressors[0, 1:] / seen.regressors[0, 0])
             scale = scale.next(seen, LEAST * spread, falling_bound=settings.falling_bound)
         coefficients[:, 0] += coefficients[:, 1:] @ middle  # the average user is who says nothing
@@ -187,6 +190,7 @@ class DPFactors(Recommender):
             **settings.knowledge.item_map(coefficients, known.counts),
         }
         arrays = {"item_bias": coefficients[:, 0].copy(), "item_factors": coefficients[:, 1:].copy()}
+        arrays |= taken_map(arrays, fitted, (rank, size), shares, curator)
         return ranked(Released("factors", arrays, fitted), means.counts.means, scale.variance)
 
 

@@ -226,7 +226,10 @@ class LinearRule {
   }
 }
 
-/** A ridge regression on the own row: minimise |t - D x|^2 + x^T P x, D being F with a constant column for the offset. */
+const PULL = 20; // as in kernels/user_solve.py
+
+/** A ridge regression on the own row: minimise |t - D x|^2 + (x - b)^T P (x - b), D being F with a constant column for the
+ * offset, and b what is expected of who took these items (0 where the release does not say). */
 class FactorRule extends LinearRule {
   constructor(arrays, settings, n) {
     super(arrays, settings, n);
@@ -253,19 +256,37 @@ class FactorRule extends LinearRule {
     return solver(gram, this.design.cols);
   }
 
+  /** What having items says of the user's side before any rating: taken . (sum of F - taken_middle)/(m + PULL). */
+  before(items, m) {
+    const found = new Float64Array(this.design.cols);
+    const { taken, taken_middle: middle } = this.arrays;
+    if (!taken) return found;
+    const shown = new Float64Array(this.rank);
+    for (const i of items) for (let k = 0; k < this.rank; k++) shown[k] += this.factors.data[i * this.rank + k] - middle.data[k];
+    for (let k = 0; k < this.rank; k++) found[k + this.design.cols - this.rank] = dot(taken, k, shown) / (m + PULL);
+    return found;
+  }
+
   fold(history) {
     const user = new Float64Array(this.design.cols);
-    history.at.forEach((i, p) => add(this.design, i, history.values[p] - this.prior(i), user));
+    const before = this.before(history.at, history.at.length);
+    const left = (i, p) => history.values[p] - this.prior(i) - dot(this.design, i, before);
+    history.at.forEach((i, p) => add(this.design, i, left(i, p), user));
     this.solver(history)(user);
+    before.forEach((value, k) => (user[k] += value));
     return this.hasOffset ? { offset: user[0], along: user.subarray(1) } : { offset: 0, along: user };
   }
 
-  /** part_p = (0, F_i) (P + D^T D)^-1 D_p t_p */
+  /** part_p = (0, F_i) (P + D^T D)^-1 (D_p t_p + P b_p), b_p being what having p says */
   explain(history, i) {
     const influence = Float64Array.from(row(this.design, i));
     if (this.hasOffset) influence[0] = 0;
     this.solver(history)(influence);
-    return Array.from(history.at, (j, p) => dot(this.design, j, influence) * (history.values[p] - this.prior(j)));
+    const { cols } = this.design;
+    const penalty = (a, b) => this.penalty[Math.max(a, b) * cols + Math.min(a, b)]; // its lower triangle is filled
+    const pulled = influence.map((_, a) => influence.reduce((sum, value, b) => sum + penalty(a, b) * value, 0));
+    const said = (j) => this.before([j], history.at.length).reduce((sum, value, k) => sum + value * pulled[k], 0);
+    return Array.from(history.at, (j, p) => dot(this.design, j, influence) * (history.values[p] - this.prior(j)) + said(j));
   }
 }
 
