@@ -61,6 +61,7 @@ class Seen:
     norm: float  # N: of (bias scale, u)
     bias_square: float  # what biases take of it
     offset_change: float  # what to multiply the offsets' variance with
+    clip: float  # of a typical user's update
 
     @classmethod
     def of(cls, moments: Array, std: float, sweep: FactorRound, bias_square: float) -> Seen:
@@ -75,12 +76,13 @@ class Seen:
         gain = (ratings / (ratings + sweep.offset_reg)) ** 2
         excess, error = moments[0, size + 2] / weight / EXCESS, std / weight / EXCESS
         change = 1.0 + excess * gain / (gain**2 + 4.0 * error**2)
-        return cls(regressors, factors, variance, ratings, norm, bias_square, min(max(change, 0.25), 4.0))
+        clip = min(1.0, sweep.update_bound / math.sqrt(variance))
+        return cls(regressors, factors, variance, ratings, norm, bias_square, min(max(change, 0.25), 4.0), clip)
 
     @property
     def sampling(self) -> float:
-        """Residuals of the users themselves: the variance of a summand w e p/N over its regressor's w/N."""
-        return self.variance / math.sqrt(self.ratings) / self.norm
+        """Residuals of the users themselves: the variance of a summand c w e p/N over its regressor's c w/N."""
+        return self.clip * self.variance / math.sqrt(self.ratings) / self.norm
 
 
 @dataclass(frozen=True)
