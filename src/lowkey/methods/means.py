@@ -23,8 +23,8 @@ from lowkey.methods.effects import Evidence, item_effects
 from lowkey.privacy.plan import Request
 
 COUNT_WEIGHT = 0.8  # counts get two fifths of the price of sums and counts together: lists are ranked by them, too
-MOST_COUNT_WEIGHT = 1.6  # of a crowd too small for item effects: there counts get nearly three quarters
-SIGNAL_FOR_EFFECTS = 5.0  # of a crowd: effects are lost in noise below
+MOST_COUNT_WEIGHT = 2.5  # of a crowd too small for item effects: there counts get six sevenths
+SIGNAL_FOR_EFFECTS = 5.0  # of a crowd: effects are lost in noise below, soon all of them
 ROUNDS = 2  # of item means: the second one around what the first one found
 LEVEL_PRIOR = 0.25  # of half the range, squared: how far from the middle of its scale a crowd's mean lies
 REACH = 0.5  # of the rating range: further from the level no rating counts
@@ -164,7 +164,7 @@ def refined(
 def _count_weight(settings: Settings, crowd: Crowd) -> float:
     """Counts stand out of the noise before effects do: where these are lost, the price goes to those."""
     signal = settings.budget.signal * crowd.users / math.sqrt(settings.n_items)
-    return min(max(COUNT_WEIGHT * SIGNAL_FOR_EFFECTS / signal, COUNT_WEIGHT), MOST_COUNT_WEIGHT)
+    return min(COUNT_WEIGHT * max(SIGNAL_FOR_EFFECTS / signal, 1.0) ** 2, MOST_COUNT_WEIGHT)
 
 
 def _ask_crowd(settings: Settings, curator: Curator) -> Crowd:
