@@ -24,8 +24,7 @@ from lowkey.data.ratings import Block
 from lowkey.kernels.bounding import drop_beyond, shrink_factor, to_units
 from lowkey.kernels.sweep import Local, Sums, Sweep
 from lowkey.kernels.user_solve import ridge_rows, taken_rows
-from lowkey.privacy.grid import Grid
-from lowkey.privacy.sums import Sensitivity, Statistic
+from lowkey.privacy.sums import Grid, Sensitivity, Statistic
 
 BITS = 20  # of a coordinate: products have 40, and int64 holds the sum over 2^23 users
 

@@ -6,7 +6,7 @@ a user's whole contribution is clipped at once, and the items' side is a posteri
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ LEAST = 3e-5  # of the rating range: no residual is looked at more closely
 Array = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False)
 class DPFactors(Recommender):
     """rating = center + item bias + user offset + item factor . user factor; the item side in ``n_iter`` noisy rounds.
 
@@ -78,23 +79,10 @@ class DPFactors(Recommender):
     uses_public = True
     constraints = {"rank": whole(), "n_iter": whole(), "start": word(*STARTS)}
 
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        adjacency: str = "add-remove",
-        rank: int | None = None,
-        n_iter: int | None = None,
-        start: str | None = None,
-        init_seed: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.rank = rank
-        self.n_iter = n_iter
-        self.start = start
-        self.init_seed = init_seed
+    rank: int | None = None
+    n_iter: int | None = None
+    start: str | None = None
+    init_seed: int = 0
 
     def _settings(self, domain: Domain, budget: Budget) -> FactorsSettings:
         if domain.rating_range is None:
