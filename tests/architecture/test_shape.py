@@ -26,6 +26,7 @@ MOST_LINES, MOST_PARAMETERS = 60, 8
 COMPILED = re.compile(r"njit|_compiled|intrinsic|overload")
 OPTIONS = {  # - the command line's options, and the keywords of public readers, one per choice that a caller has;
     "cli/export.py:export",
+    "cli/plan.py:plan",
     "cli/release.py:release",
     "cli/recommend.py:recommend",
     "cli/refresh.py:refresh",

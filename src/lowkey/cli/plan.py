@@ -24,14 +24,17 @@ def plan(
     expected_users: o.ExpectedUsers = None,
     half_life: Annotated[float | None, typer.Option(help="Of a stream: releases after which a row counts half.")] = None,
     again: Annotated[int, typer.Option(help="Of a stream: releases after which people speak again; 0: never.")] = 0,
+    items: o.Items = None,
+    items_column: o.ItemsColumn = None,
     as_json: o.Json = False,
 ) -> None:
     """Divide one budget among the releases of a year, or any other time.
 
     Each release gets the same noise. The costs of releases add up by their squares, not by their epsilons, so each may be
     larger than total/number. A stream, in which everybody speaks once, gives each release far more for the same total.
+    With --items and --expected-users it says what lists of one such release will be worth.
 
-    Example: lowkey plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6
+    Example: lowkey plan --every 7d --for 1y --total-epsilon 4 --delta 1e-6 --items 1..1682 --expected-users 5000
     """
     o.require(
         "plan",
@@ -56,24 +59,32 @@ def plan(
     mu = gaussian_mu(total_epsilon, chosen)
     # A little inside: each release also books the resolution of its sampler.
     each = gaussian_epsilon(mu / count**0.5, chosen) * (1.0 - 1e-4)
+    expected = _expectation(items, items_column, expected_users, each, chosen)
     after = [(k, gaussian_epsilon(mu * (k / count) ** 0.5, chosen)) for k in _milestones(count)]
-    screen.say(
-        f"{count} releases (every {every} for {span}), epsilon = {total_epsilon:g} together at delta = {chosen:g}", "bold"
-    )
-    screen.say(
-        f"  each release:  epsilon = {each:.6g}  (mu = {mu / count**0.5:.6g}); "
-        f"total/number would be {total_epsilon / count:.4g}"
-    )
+    together = f"epsilon = {total_epsilon:g} together at delta = {chosen:g}"
+    screen.say(f"{count} releases (every {every} for {span}), {together}", "bold")
+    naive = f"total/number would be {total_epsilon / count:.4g}"
+    screen.say(f"  each release:  epsilon = {each:.6g}  (mu = {mu / count**0.5:.6g}); {naive}")
     screen.say(f"  {verdict(total_epsilon, chosen, expected_users).text}")
     screen.table("", ["  spent after", "epsilon"], [[f"  {k} release{'s' if k > 1 else ''}", f"{e:.4g}"] for k, e in after])
-    screen.say("  Use the same ledger each time, and it will keep count:")
-    screen.say(
-        f"    lowkey release … --epsilon {each:.6g} --delta {chosen:g} --ledger people.jsonl "
-        f"--total-epsilon {total_epsilon:g}"
-    )
+    screen.say(f"  Lists of each release: {expected}")
+    same = f"--epsilon {each:.6g} --delta {chosen:g} --ledger people.jsonl --total-epsilon {total_epsilon:g}"
+    screen.say(f"  Use the same ledger each time, and it will keep count:\n    lowkey release … {same}")
     stream = _stream(screen, count, mu, chosen, half_life, again) if count <= 400 else None
-    fields = {"releases": count, "epsilon_each": each, "delta": chosen, "spent_after": dict(after)}
+    fields = {"releases": count, "epsilon_each": each, "delta": chosen, "spent_after": dict(after), "lists": expected}
     screen.result({**fields, "epsilon_in_a_stream": stream})
+
+
+def _expectation(items: str | None, column: str | None, expected_users: int | None, epsilon: float, delta: float) -> str:
+    """What `lowkey release` says of one of these releases."""
+    if items is None or expected_users is None:
+        return "how good they can be depends on how many users and items there are: --expected-users and --items tell."
+    from lowkey.cli.table import catalogue
+    from lowkey.data.domain import Domain
+    from lowkey.methods.feasibility import expectation
+
+    domain = Domain(catalogue(items, column or ""), feedback="binary", expected_users=expected_users)
+    return expectation(domain, epsilon, delta)
 
 
 def _count(every: str, span: str) -> int:

@@ -299,6 +299,18 @@ def test_an_index_of_item_weights_is_their_low_rank_form(tmp_path: Path, capsys:
     assert table["item_weights"].type.list_size == len(likes.model_.arrays["head"])  # the whole ones are there, too
 
 
+def test_a_plan_says_of_lists_what_a_release_says(here: Path, capsys: Any) -> None:
+    year = "plan --every 6m --for 1y --total-epsilon 3 --delta 1e-5"
+    assert lowkey(f"{year} --items catalogue.txt --expected-users 1500 --json") == 0
+    planned = json.loads(capsys.readouterr().out)
+    released = GOOD.replace("--for ratings", "--expected-users 1500 --dry-run")
+    epsilon = f"--epsilon {planned['epsilon_each']}"
+    assert lowkey(f"release ratings.parquet {released.replace('--epsilon 2', epsilon)}") == 0
+    assert planned["lists"] in " ".join(capsys.readouterr().out.split())
+    assert lowkey(f"{year} --items catalogue.txt") == 0
+    assert "--expected-users and --items" in capsys.readouterr().out
+
+
 def test_a_planned_year_fits_its_budget_exactly(here: Path, tmp_path: Path, capsys: Any) -> None:
     assert lowkey("plan --every 3m --for 1y --total-epsilon 3 --delta 1e-5 --json") == 0
     planned = json.loads(capsys.readouterr().out)
