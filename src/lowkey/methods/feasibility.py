@@ -18,10 +18,10 @@ from lowkey.methods.choice import LEAST_SIGNAL, crowd_signal, default_method
 from lowkey.methods.lists.method import FEWEST
 from lowkey.privacy.gaussian import gaussian_mu
 
-HALF = (236.6, 78.7, 15.2)
-POWER = 1.87
+HALF = (320.3, 105.6, 19.2)
+POWER = 1.63
 LITTLE, MUCH = 0.25, 0.75  # shares that are called so
-SAFE = 0.5  # below, it is said that lists may end behind most-popular
+SAFE = 0.65  # below, it is said that lists may end behind most-popular
 NOT_KNOWN = "Whether tastes differ enough to gain anything is not known before."
 
 

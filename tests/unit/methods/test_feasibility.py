@@ -9,9 +9,11 @@ import pytest
 
 import lowkey as lk
 from lowkey.methods.feasibility import HALF, LITTLE, expectation, expected_share
+from lowkey.methods.lists import again
+from lowkey.methods.lists.again import heard_again
 from lowkey.methods.lists.kept import Signs, may_be_behind, share_left
 from lowkey.methods.lists.method import FEWEST, DPLists
-from lowkey.methods.moments.ease import CleanGram
+from lowkey.methods.moments.ease import clean_gram
 from lowkey.privacy.accounting import gaussian_mu
 
 DELTA = 1e-5
@@ -74,27 +76,58 @@ def test_ratings_are_means_where_the_default_is_means() -> None:
     assert "tastes are learnt" in said(more, 2000, 1.0, "ratings")
 
 
-def signs(strength: float, noise: float) -> Signs:
-    rng = np.random.default_rng(3)
-    basis, _ = np.linalg.qr(rng.normal(size=(40, 6)))
-    clean = CleanGram(np.full(6, strength), basis, 1.0, 0.5)
-    weights = np.full((40, 40), 0.01)
-    return Signs.of(clean, noise, weights, agreement=0.1, head_share=0.9)
+def signs(strength: float, noise: float, fit: float = 5.0) -> Signs:
+    """Of 500 people with six tastes that are so strong, in posts with so much noise."""
+    rng, n, users = np.random.default_rng(3), 40, 500.0
+    basis, _ = np.linalg.qr(rng.normal(size=(n, 6)))
+    drawn = rng.normal(size=(n, n))
+    gram = strength * basis @ basis.T + noise * (drawn + drawn.T) / np.sqrt(2.0)
+    gram[np.diag_indices(n)] += users / n - np.mean(np.diag(gram))
+    return Signs.of(gram, clean_gram(gram, noise), np.full(n, 1.0 / n), noise, users, np.full((n, n), 0.01), (fit, 1.0))
 
 
-def test_what_is_heard_above_the_noise_is_kept() -> None:
-    shares = [share_left(signs(strength, noise)) for strength, noise in ((0.0, 9.0), (5.0, 9.0), (50.0, 9.0), (50.0, 1.0))]
-    assert shares == sorted(shares)
-    assert shares[0] < 0.05
-    assert 0.5 < shares[-1] < 1.0
-    assert share_left(signs(50.0, 0.0)) <= 1.0  # no noise at all
-    assert share_left(signs(5.0, 9.0)._replace(head_share=0.2)) < shares[1]
+def test_what_stands_above_the_noise_is_heard() -> None:
+    heard = [signs(strength, noise).heard for strength, noise in ((0.0, 9.0), (30.0, 9.0), (100.0, 9.0), (100.0, 3.0))]
+    assert heard == sorted(heard)
+    assert heard[0] < 0.2
+    assert heard[-1] > 0.9
+    assert signs(100.0, 1e-6).heard == pytest.approx(1.0, abs=0.02)  # no noise at all
+    assert signs(0.0, 1e6).heard == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_large_head_is_tried_by_a_part_of_it(monkeypatch) -> None:
+    rng, n = np.random.default_rng(4), 400
+    basis, _ = np.linalg.qr(rng.normal(size=(n, 12)))
+    drawn, shares = rng.normal(size=(n, n)), 1.0 / np.arange(20.0, 20.0 + n)
+    gram = basis * np.linspace(200.0, 40.0, 12) @ basis.T + (drawn + drawn.T) + 2.0 * np.eye(n)
+    clean = clean_gram(gram, np.sqrt(2.0))
+    whole = heard_again(gram, clean, shares / shares.sum(), np.sqrt(2.0), 800.0)
+    monkeypatch.setattr(again, "LARGEST_TRIED", 200)
+    assert 0.1 < whole < 0.97
+    assert heard_again(gram, clean, shares / shares.sum(), np.sqrt(2.0), 800.0) == pytest.approx(whole, abs=0.08)
+
+
+def test_what_was_shown_counts_where_it_stands_above_its_noise() -> None:
+    shown = [signs(100.0, 3.0, fit).shown for fit in (-50.0, 0.0, 5.0, 50.0)]
+    assert shown == sorted(shown)
+    assert 0.0 < shown[0] < 0.1 * shown[-1]
+
+
+GOOD = Signs(heard=0.95, shown=0.8, spread=0.01, explained=0.1, head_share=0.9)
+
+
+def test_what_is_heard_and_shown_is_kept() -> None:
+    for name in ("heard", "shown", "head_share"):
+        shares = [share_left(GOOD._replace(**{name: part})) for part in (0.0, 0.1, 0.5, 0.95, 1.0)]
+        assert shares == sorted(shares)
+        assert 0.0 <= shares[0] < 0.5 * shares[-1]
+        assert 0.6 < shares[-1] <= 1.0
+    assert share_left(GOOD._replace(spread=0.1)) < share_left(GOOD)
     assert share_left(None) == 0.0
 
 
 def test_little_kept_or_little_to_keep_is_warned_of() -> None:
-    good = signs(50.0, 1.0)
-    assert not may_be_behind(good)
-    assert may_be_behind(good._replace(explained=0.0))
-    assert may_be_behind(signs(0.0, 9.0))
+    assert not may_be_behind(GOOD)
+    assert may_be_behind(GOOD._replace(explained=0.0))
+    assert may_be_behind(GOOD._replace(heard=0.01, shown=0.1))
     assert may_be_behind(None)

@@ -133,9 +133,10 @@ class DPLists(Recommender):
             share = heeded * personal_share(posts["taste_fit"], posts.stds["taste_fit"])
             weights = ease_weights(inverse)
             counts = count_posterior(*tastes.counts)
-            agreement = float(posts["taste_fit"][0]) / max(float(np.trace(tastes.gram)), 1.0)
             head_share = float(counts.means[head].sum() / max(float(counts.means.sum()), 1e-300))
-            signs = Signs.of(clean, tastes.noise_std, weights, agreement, head_share)
+            fit = float(posts["taste_fit"][0]), posts.stds["taste_fit"]
+            signs = Signs.of(tastes.gram, clean, sweep.shares, tastes.noise_std, tastes.crowd, weights, fit)
+            signs = signs._replace(head_share=head_share)
             weights = share * beside_popularity(weights, sweep.shares)
         elif settings.counted_again:
             head, counts = _ask_again(settings, counts, heard.counts, curator)
