@@ -18,8 +18,8 @@ from lowkey.methods.choice import LEAST_SIGNAL, crowd_signal, default_method
 from lowkey.methods.lists.method import FEWEST
 from lowkey.privacy.gaussian import gaussian_mu
 
-HALF = (624.8, 117.3, 21.3)
-POWER = 1.48
+HALF = (388.8, 115.1, 20.9)
+POWER = 1.57
 LITTLE, MUCH = 0.25, 0.75  # shares that are called so
 SAFE = 0.65  # below, it is said that lists may end behind most-popular
 NOT_KNOWN = "Whether tastes differ enough to gain anything is not known before."
