@@ -204,6 +204,6 @@ def test_a_violation_names_the_post_and_the_size() -> None:
     entry = next(e for e in known.entries if e.statistic.name == "item_means")
     moved = np.zeros(entry.statistic.shape, np.int64)
     moved[0, 0] = 3 << 26  # three where less is declared
-    share = re.escape(f"{3.0 / entry.statistic.sensitivity.add_remove:.5g}"[:6])
+    share = re.escape(f"{3.0 / entry.statistic.sensitivity.add_remove:.6g}")
     with pytest.raises(Violation, match=rf"post 2 .*item_means.* {share}"):
         check_moved("post 2 ('item_means')", entry, moved, "add-remove")
