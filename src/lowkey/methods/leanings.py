@@ -23,7 +23,8 @@ from lowkey.methods.knowledge import Knowledge
 from lowkey.methods.means import Means
 
 LIKED = 0.3  # how much more, or less, of an effect a user sees than the average one: a standard deviation
-OFTEN = 0.1  # of a rating's own standard deviation, for e times as many ratings
+OFTEN = 0.12  # of a rating's own standard deviation, for what is taken more often by a standard deviation of log counts
+NO_DIFFERENCE = 1e-3  # of log counts
 FEATURED = 0.2  # of a rating's own standard deviation, over all features
 BESIDE_FACTORS = 0.35  # of the first two: factors find most of them
 TASTE_SHARE = 0.5  # of the slope below: a prediction errs, and twice as much loses on all data that was tried
@@ -34,8 +35,11 @@ Array = NDArray[np.float64]
 
 def posted_leanings(effects: Array, counts: Counts, variance: float) -> Array:
     """(n_items, 2): what is liked, and what is taken often, around their means over ratings; for a ridge ``variance``."""
-    liked = effects - np.average(effects, weights=counts.means + 1e-30)
-    return np.column_stack([LIKED * liked, OFTEN * math.sqrt(variance) * trend_of(counts)])
+    weights = counts.means + 1e-30
+    liked, often = effects - np.average(effects, weights=weights), trend_of(counts)
+    unknown = np.log(np.maximum(counts.squares / np.maximum(counts.means, TINY) ** 2, 1.0))  # variances of log counts
+    often /= math.hypot(NO_DIFFERENCE, math.sqrt(np.average(often**2 + unknown, weights=weights)))
+    return np.column_stack([LIKED * liked, OFTEN * math.sqrt(variance) * often])
 
 
 def leanings(means: Means, knowledge: Knowledge, beside: float = 1.0) -> Array:

@@ -32,12 +32,20 @@ def test_a_lean_is_the_effect_and_the_log_count_around_their_means_and_features_
     features = np.array([[1.0, 0.2], [-1.0, 0.1], [0.5, 0.0]])
     told = replace(NOTHING, features=features)
     found = leanings(means(effects, counts), told, 0.5)
-    middle, middle_log = effects @ counts / 15.0, np.log(counts) @ counts / 15.0
+    middle, logs = effects @ counts / 15.0, np.log(counts) - np.log(counts) @ counts / 15.0
     np.testing.assert_allclose(found[:, 0], 0.5 * LIKED * (effects - middle))
-    np.testing.assert_allclose(found[:, 1], 0.5 * OFTEN * 0.8 * (np.log(counts) - middle_log))
+    np.testing.assert_allclose(found[:, 1], 0.5 * OFTEN * 0.8 * logs / np.sqrt(logs**2 @ counts / 15.0), rtol=1e-5)
     assert found.shape == (3, 2)  # nothing has borne the features out
     trusted = leanings(replace(means(effects, counts), features_trusted=True), told)
     np.testing.assert_allclose(trusted[:, 2:], FEATURED * 0.8 * features)
+
+
+def test_counts_that_are_hardly_known_make_nobody_lean_to_what_is_taken_often() -> None:
+    """Log counts of standard deviation 1, of which the posts show a tenth: so far, and no further, users may lean."""
+    logs = np.resize([0.1, -0.1], 400)
+    unsure = Counts(np.ones(400), np.full(400, np.exp(0.99)), np.exp(logs))
+    found = leanings(replace(means(np.zeros(400), np.ones(400)), counts=unsure), NOTHING)[:, 1]
+    assert np.sqrt(np.mean(found**2)) == pytest.approx(0.1 * OFTEN * 0.8, rel=1e-5)
 
 
 def test_where_posts_say_nothing_nobody_leans_to_anything() -> None:
