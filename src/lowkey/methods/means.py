@@ -33,11 +33,11 @@ USUAL_BETWEEN = 0.3  # of it is what users differ by, and at most
 MOST_BETWEEN = 0.9
 LEAST = 0.02  # of the usual variances: nothing is believed to be smaller
 FAR_BELOW = -30.0  # standard errors
-CLIPPED = 0.5  # what a bound of one standard deviation leaves of a residual's square: 0.516 of a normal one's
+ONE_SIDED = 0.15  # of a rating's standard deviation: how far all effects together may be moved by clips on a skewed scale
 LEAST_LEFT = 0.3  # of the variance within users: what item effects leave of it at least
 UNKNOWN_CROWD = (0.05, 0.05)  # shares of level and spread where no number of users is expected
-ENOUGH = 0.01  # of mu^2 for each of them, but for a crowd so small that they would be lost in noise
-CROWD_FOR_LEVEL, CROWD_FOR_SPREAD = 40.0, 200.0  # users times mu: below, they get more than that; above, less
+ENOUGH = (0.005, 0.02)  # of mu^2 for each of them: users with a rating or two say little of their spread
+CROWD_FOR_LEVEL, CROWD_FOR_SPREAD = 40.0, 80.0  # users times mu: crowds so small get all that they can
 
 Array = NDArray[np.float64]
 
@@ -50,6 +50,7 @@ class Crowd(NamedTuple):
     between: float  # variance of users' offsets
     users: float  # as expected, or else as posted
     users_std: float  # 0 if expected
+    center_std: float = 0.0  # the error of the level that its noise makes
 
 
 class Posted(NamedTuple):
@@ -58,6 +59,7 @@ class Posted(NamedTuple):
     evidence: Evidence
     counts: Array
     count_std: float
+    left: float  # of the square of a residual, by its bound
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,15 @@ class Means:
         """What item effects explain of ratings, they explain of users' means alike."""
         return self.residual_variance / self.offset_reg
 
+    def leveled(self, effects: Array, variance: float) -> Array:
+        """``effects`` without what clips have moved them by, all together: of ratings that are mostly near the end of
+        their scale, the lowest are clipped. The level is clipped by nobody, so on average over ratings effects are 0, as
+        far as it is known. ``variance`` is that of what was clipped.
+        """
+        moved = float(np.average(effects, weights=self.counts.means + 1e-30))
+        clips, level = ONE_SIDED**2 * variance, self.crowd.center_std**2
+        return effects - moved * clips / (clips + level + 1e-30)
+
     @property
     def activity(self) -> float:
         """A typical user's root of the number of ratings."""
@@ -103,17 +114,17 @@ class Means:
     def sampling(self) -> float:
         """The users' own variance in a sum, per count: over all ratings the weights w = 1/sqrt(m) have the sum of squares
         ``users`` and the sum ``users`` times ``activity``."""
-        return CLIPPED * self.residual_variance / self.activity
+        return self.rounds[-1].left * self.residual_variance / self.activity
 
 
 def level_shares(settings: Settings, share: float) -> tuple[float, float]:
-    """Of the budget for means, what level and spread get: little for a large crowd, up to 0.4 and 0.3 for a small one."""
+    """Of the budget for means, what level and spread get: up to 0.4 and 0.3 for a crowd that would be lost in the noise."""
     users = settings.domain.expected_users
     if users is None:
         return UNKNOWN_CROWD
     crowd = settings.budget.signal * max(users, 1)
-    level = max((CROWD_FOR_LEVEL / crowd) ** 2, min((CROWD_FOR_SPREAD / crowd) ** 2, ENOUGH)) / share
-    return min(level, 0.4), min(level, 0.3)
+    level, spread = (CROWD_FOR_LEVEL / crowd) ** 2, (CROWD_FOR_SPREAD / crowd) ** 2
+    return min(max(level, ENOUGH[0]) / share, 0.4), min(max(spread, ENOUGH[1]) / share, 0.3)
 
 
 def means_requests(settings: Settings, share: float, rounds: int = ROUNDS) -> list[Request]:
@@ -157,7 +168,8 @@ def refined(
     damping = means.offset_reg if offset_reg is None else offset_reg
     posts = curator.ask(ItemMeans(means.prior, bound, damping, weight, name=line))
     (sums, counts), std = posts[line], posts.stds[line]
-    latest = Posted(Evidence(bound * sums, bound * std, means.effects), counts / weight, std / weight)
+    left = _left_by_clip(bound / math.sqrt(means.residual_variance))
+    latest = Posted(Evidence(bound * sums, bound * std, means.effects), counts / weight, std / weight, left)
     return _combined(means, settings, (*means.rounds, latest))
 
 
@@ -168,20 +180,23 @@ def _count_weight(settings: Settings, crowd: Crowd) -> float:
 
 
 def _ask_crowd(settings: Settings, curator: Curator) -> Crowd:
-    return _ask_spread(settings, _ask_level(settings, curator), curator)
+    return _ask_spread(settings, *_ask_level(settings, curator), curator)
 
 
-def _ask_level(settings: Settings, curator: Curator) -> float:
-    """The mean of all users' means, its ratio of two noisy sums shrunk to the middle of the scale by their noise."""
+def _ask_level(settings: Settings, curator: Curator) -> tuple[float, float]:
+    """The mean of all users' means, its ratio of two noisy sums shrunk to the middle of the scale by their noise; and the
+    error that is left of it."""
     half = settings.spread / 2.0
     posts = curator.ask(Level(settings.center, half))
     (total, count), std = posts["level"], posts.stds["level"]
     count = max(float(count), std, 1e-9)
     ratio = min(max(float(total) / count, -1.0), 1.0)
-    return settings.center + half * ratio * LEVEL_PRIOR / (LEVEL_PRIOR + 2.0 * (std / count) ** 2)
+    noise = 2.0 * (std / count) ** 2
+    known = LEVEL_PRIOR / (LEVEL_PRIOR + noise)
+    return settings.center + half * ratio * known, half * math.sqrt(noise * known)
 
 
-def _ask_spread(settings: Settings, center: float, curator: Curator) -> Crowd:
+def _ask_spread(settings: Settings, center: float, center_std: float, curator: Curator) -> Crowd:
     """Variances by moments: of all ratings, and what those of a user have in common; what is left is within users.
 
     A ratio y/n of sums with noise ``std`` has the standard error std sqrt(1 + (y/n)^2)/n.
@@ -199,7 +214,7 @@ def _ask_spread(settings: Settings, center: float, curator: Curator) -> Crowd:
     users, users_std = settings.domain.expected_users, 0.0
     if users is None:
         users, users_std = max(ones, std, HALF) / HALF, std / HALF
-    return Crowd(center, whole - between, between, float(users), users_std)
+    return Crowd(center, whole - between, between, float(users), users_std, center_std)
 
 
 def _shrunk(estimate: float, error: float, usual: float) -> float:
@@ -235,6 +250,12 @@ def _bound(means: Means, curator: Curator, sweep: ItemMeans) -> float:
     return math.sqrt(means.residual_variance) * (1.0 + float(np.average(clear, weights=means.counts.means + 1e-30)))
 
 
+def _left_by_clip(bound: float) -> float:
+    """E[min(z^2, bound^2)] of a standard normal z."""
+    outside = math.erfc(bound / math.sqrt(2.0))
+    return 1.0 - outside - bound * math.sqrt(2.0 / math.pi) * math.exp(-bound * bound / 2.0) + bound * bound * outside
+
+
 def _combined(means: Means, settings: Settings, rounds: tuple[Posted, ...]) -> Means:
     """All rounds so far, each weighted by its precision."""
     crowd, stds = means.crowd, np.array([r.count_std for r in rounds])
@@ -247,7 +268,7 @@ def _combined(means: Means, settings: Settings, rounds: tuple[Posted, ...]) -> M
     found = item_effects(
         [r.evidence for r in rounds], counts, means.sampling, settings.knowledge.features, settings.knowledge.effects
     )
-    effects = np.clip(found.means, -settings.spread, settings.spread)
+    effects = np.clip(means.leveled(found.means, means.residual_variance), -settings.spread, settings.spread)
     left = max(crowd.within - found.spread, LEAST_LEFT * crowd.within)
     return replace(
         means,

@@ -168,7 +168,8 @@ class DPFactors(Recommender):
             size = seen.norm**2 - seen.bias_square
             middle = np.linalg.solve(change.T, seen.regressors[0, 1:] / seen.regressors[0, 0])
             scale = scale.next(seen, LEAST * spread, falling_bound=settings.falling_bound)
-        coefficients[:, 0] += coefficients[:, 1:] @ middle  # the average user is who says nothing
+        # The average user is who says nothing.
+        coefficients[:, 0] = means.leveled(coefficients[:, 0] + coefficients[:, 1:] @ middle, scale.variance)
         coefficients = np.hstack([coefficients, leanings(means, settings.knowledge, BESIDE_FACTORS)])
         fitted = {
             "center": means.center,
