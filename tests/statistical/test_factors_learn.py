@@ -36,10 +36,11 @@ def test_factors_beat_biases_on_noisy_ratings() -> None:
 def test_a_falling_bound_lets_exact_factors_be_found() -> None:
     """Noise-free ratings: every round shrinks residuals, bounds and noise; with the first round's bound it stalls.
 
-    The median of five fits: of 30 with other seeds, 4 to 7 lost a direction on the way and ended between 0.01 and 0.3.
+    The median of nine fits: of 80 with other seeds, 5 lost a direction on the way and ended above 0.01, so most of nine
+    do once in 10^4.
     """
     split = planted(0.0)
-    falling = np.median([rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6), split, seed) for seed in range(5, 10)])
+    falling = np.median([rmse_of(lk.DPFactors(epsilon=2.0, delta=1e-6), split, seed) for seed in range(5, 14)])
     fixed = rmse_of(with_settings(lk.DPFactors, falling_bound=False)(epsilon=2.0, delta=1e-6), split)
     assert falling < 0.02
     assert fixed > 3.0 * falling

@@ -147,7 +147,7 @@ class DPFactors(Recommender):
         # Public people's factors are those of users around the average one, so all of an effect is in their biases.
         bias = means.effects if knowledge.fit is not None else QUALITY * means.effects
         coefficients, middle, size = np.column_stack([bias, side.start]), np.zeros(rank), 1.0
-        rounds: list[Round] = []
+        rounds: list[tuple[float, Round]] = []  # with the residuals' variance that each saw
         # Early rounds only look for directions. Public people know them from the start: there, all count.
         last = settings.averaged if knowledge.fit is None else settings.n_iter
         for t in range(settings.n_iter):
@@ -159,11 +159,11 @@ class DPFactors(Recommender):
             update = posts[sweep.update] / np.column_stack([scales, np.ones((len(scales), rank))])
             targets = shares[:, None] * (coefficients @ seen.regressors) + update
             latest = Round.of(shares, targets, seen.regressors, scales, *noise)
-            near = [r for r in rounds if t > settings.n_iter - last and r.sampling < FAR * latest.sampling]
-            rounds = [*near, latest]
-            found = posterior(rounds, bias, means.variances, side)
+            near = [r for r in rounds if t > settings.n_iter - last and r[0] < FAR * seen.variance]
+            rounds = [*near, (seen.variance, latest)]
+            found = posterior([r for _, r in rounds], bias, means.variances, side)
             change = side.gentle(common_scale(found.spread, seen.factors, seen.ratings, seen.variance))
-            rounds, side = [r.turned(change) for r in rounds], side.turned(change)
+            rounds, side = [(saw, r.turned(change)) for saw, r in rounds], side.turned(change)
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
             size = seen.norm**2 - seen.bias_square
             middle = np.linalg.solve(change.T, seen.regressors[0, 1:] / seen.regressors[0, 0])

@@ -51,14 +51,15 @@ def worthwhile_rank(settings: FactorsSettings, means: Means) -> int:
     """What the crowd, as posted, can say through the noise; 0 where factors would cost more than they bring.
 
     A direction stands out of a round's noise by mu times users over sqrt(items); it has to be found in the users, who
-    show m/(m + MANY_RATINGS) of their own place on it, and it is used by users who know as much of theirs.
+    show m/(m + MANY_RATINGS) of their own place on it, and it is used by users who know as much of theirs. Who has m
+    ratings has shown a place on m directions at most.
     """
     signal, ratings = settings.budget.signal, means.activity**2
     shown = ratings / (ratings + MANY_RATINGS)
     users = max(means.crowd.users - means.crowd.users_std, 1.0)  # factors for fewer than was posted do no harm
     if signal * users / math.sqrt(settings.n_items) * shown**2 < LEAST_SIGNAL:
         return 0
-    return min(settings.rank, rank_for(users, settings.n_items, signal))
+    return min(settings.rank, rank_for(users, settings.n_items, signal), max(round(ratings), 1))
 
 
 def default_means_share(domain: Domain, mu: float) -> float:
@@ -86,4 +87,4 @@ def default_start(domain: Domain, mu: float) -> str:
     Without an expected number of users nothing is known of the crowd, and chance does no harm.
     """
     enough = domain.expected_users is not None and domain.expected_users * mu >= CROWD_FOR_MOMENTS["ratings"]
-    return "moments" if enough and domain.n_items <= CATALOGUE_FOR_MOMENTS else "random"
+    return "moments" if enough and 1 < domain.n_items <= CATALOGUE_FOR_MOMENTS else "random"
