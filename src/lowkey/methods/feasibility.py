@@ -15,11 +15,11 @@ from typing import NamedTuple
 from lowkey.data.domain import Domain
 from lowkey.methods.base import Budget
 from lowkey.methods.choice import LEAST_SIGNAL, crowd_signal, default_method
-from lowkey.methods.lists.method import FEWEST
+from lowkey.methods.lists.heard import FEWEST
 from lowkey.privacy.gaussian import gaussian_mu
 
-HALF = (388.8, 115.1, 20.9)
-POWER = 1.57
+HALF = (408.0, 115.4, 21.3)
+POWER = 1.65
 LITTLE, MUCH = 0.25, 0.75  # shares that are called so
 SAFE = 0.65  # below, it is said that lists may end behind most-popular
 NOT_KNOWN = "Whether tastes differ enough to gain anything is not known before."

@@ -24,7 +24,8 @@ from lowkey.methods.base import Budget, Recommender
 from lowkey.methods.bias.method import BiasSettings, DPBias
 from lowkey.methods.counts import Posted
 from lowkey.methods.curator import Curator, Posts
-from lowkey.methods.lists.method import DPLists, Heard, ListsSettings, gram_weight
+from lowkey.methods.lists.heard import Head, Heard, Moments, gram_weight
+from lowkey.methods.lists.method import DPLists, ListsSettings
 from lowkey.methods.moments.head import LARGEST_HEAD
 from lowkey.methods.moments.method import DPMoments, MomentsSettings
 from lowkey.methods.streamed import StreamCurator
@@ -34,7 +35,6 @@ HARDLY = 0.1  # of what is heard in the first posts: less is not worth reading t
 MEANS_BOUND = 0.25  # of the rating range: a user's root mean square residual, where it counts in full
 
 Array = NDArray[np.float64]
-Head = NDArray[np.int64]
 
 
 class DPRunningBias(DPBias):
@@ -62,7 +62,7 @@ class DPRunningLists(DPLists):
 
     def _settings(self, domain: Domain, budget: Budget) -> ListsSettings:
         _check_fits(domain)
-        return replace(super()._settings(domain, budget), largest_head=domain.n_items, counted_again=0)
+        return replace(super()._settings(domain, budget), largest_head=domain.n_items, counted_again=0, halves=1)
 
     def _ask_counts(self, settings: ListsSettings, curator: Curator) -> HeardSoFar:
         assert isinstance(curator, StreamCurator)
@@ -84,7 +84,7 @@ class DPRunningLists(DPLists):
         assert isinstance(curator, StreamCurator)
         return 1.0 if curator.exact else gram_weight(taken, heard) * math.sqrt(heard.enough)
 
-    def _ask_moments(self, sweep: TasteMoments, head: Head, heard: Heard, curator: Curator) -> tuple[Array, float, Posted]:
+    def _ask_moments(self, sweep: TasteMoments, head: Head, heard: Heard, curator: Curator) -> Moments:
         """A post is heard as far as its head is that of today."""
         assert isinstance(curator, StreamCurator)
         assert isinstance(heard, HeardSoFar)
@@ -95,7 +95,7 @@ class DPRunningLists(DPLists):
         asked = curator.asked(sweep)
         common = np.array([one.gram_weight * shares[one.shares > 0.0].sum() for one in asked])
         counts, (gram, std) = _with_again(heard, sweep, asked, curator, (head[:, None] * n_items + head, common))
-        return gram, std, counts
+        return Moments(Posted(gram, std), counts)
 
 
 def _with_again(

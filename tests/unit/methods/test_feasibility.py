@@ -11,8 +11,9 @@ import lowkey as lk
 from lowkey.methods.feasibility import HALF, LITTLE, expectation, expected_share
 from lowkey.methods.lists import again
 from lowkey.methods.lists.again import heard_again
+from lowkey.methods.lists.heard import FEWEST
 from lowkey.methods.lists.kept import Signs, may_be_behind, share_left
-from lowkey.methods.lists.method import FEWEST, DPLists
+from lowkey.methods.lists.method import DPLists
 from lowkey.methods.moments.ease import clean_gram
 from lowkey.privacy.accounting import gaussian_mu
 

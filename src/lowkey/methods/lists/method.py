@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowkey.data.domain import Domain
 from lowkey.errors import refuse
-from lowkey.kernels.lists import MOST_EXPECTED, USERS_WEIGHT, HeadCounts, TakenCounts, TasteFit, TasteMoments
+from lowkey.kernels.lists import USERS_WEIGHT, HeadCounts, TakenCounts, TasteFit, TasteMoments
 from lowkey.methods.base import Budget, Recommender, Released, Settings
 from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.counts import Counts, Posted, count_posterior
 from lowkey.methods.curator import Curator
+from lowkey.methods.lists.heard import (
+    COUNTS_SHARE,
+    FEWEST,
+    FIT_SHARE,
+    HALVES,
+    Head,
+    Heard,
+    Moments,
+    Tastes,
+    gram_weight,
+    more_weight,
+)
 from lowkey.methods.lists.kept import Signs, may_be_behind, share_left
 from lowkey.methods.lists.public import public_pairs
 from lowkey.methods.lists.weights import beside_popularity, ease_weights, personal_share, ridged_inverse, usual_scores
@@ -27,13 +39,11 @@ from lowkey.methods.moments.ease import clean_gram
 from lowkey.methods.moments.head import LARGEST_HEAD, most_counted, places
 from lowkey.privacy.plan import Request
 
-COUNTS_SHARE, FIT_SHARE = 0.1, 0.02  # of mu^2
 COUNTED_AGAIN, FEW_COUNTS_SHARE = 1 / 8, 0.4  # where only counts are posted: of the items, and the first post's share
 FEWEST_AGAIN = 100  # items
 SMALLEST_HEAD = 300
 CLEAR = 6.8  # an item is in the head from this many times sqrt(average count / mu) on
 CLEAR_STDS = 3.0  # a posted count of so many standard deviations is no chance
-FEWEST = 200.0  # users times mu, below which popularity alone is better than any personal weights
 
 Array = NDArray[np.float64]
 
@@ -45,6 +55,7 @@ class ListsSettings(Settings):
     liked: float | None
     reg: float
     personal: bool  # False: so few users are expected that only counts are posted
+    halves: int  # of what pairs get: the first tells whether the second is better spent on counts
     counted_again: int  # items that are counted twice where only counts are posted
 
     def told(self) -> dict[str, Any]:
@@ -55,9 +66,10 @@ class ListsSettings(Settings):
 class DPLists(Recommender):
     """What to take next, from who took what: ratings count as taken, or only those of at least ``liked``.
 
-    Three posts: how many users took each item; the second moments of the users' rows over the ``head`` of the catalogue
-    (by default as many items as stand clear of the noise) after popularity is taken out of them, with counts again where
-    there is little to learn from pairs; and two numbers that say whether the weights foretell users left out. Of few people
+    Posted are: how many users took each item; in two halves the second moments of the users' rows over the ``head`` of
+    the catalogue (by default as many items as stand clear of the noise) after popularity is taken out of them, with counts
+    again where there is little to learn from pairs; and after each half two numbers that say whether the weights foretell
+    users left out. Of few people
     two posts instead: all counts, and again those of what was counted most. Scores are
     popularity plus what each item of a history adds; as noise grows they shrink into popularity. ``reg`` scales the
     ridge that follows from the posts.
@@ -103,6 +115,7 @@ class DPLists(Recommender):
             liked=self.liked,
             reg=self.reg,
             personal=personal,
+            halves=HALVES,
             counted_again=0 if personal else min(domain.n_items, max(FEWEST_AGAIN, round(COUNTED_AGAIN * domain.n_items))),
         )
 
@@ -115,8 +128,12 @@ class DPLists(Recommender):
         if not settings.personal:
             return [counts]
         size, share = settings.largest_head**2 + settings.n_items, 1.0 - COUNTS_SHARE - FIT_SHARE
-        moments = Request("taste_moments", size, share, note="of the head, and counts again, bounded jointly")
-        return [counts, moments, Request("taste_fit", 2, FIT_SHARE, note="whether the weights foretell users left out")]
+        note = "of the head, and counts again, bounded jointly"
+        return [
+            counts,
+            Request("taste_moments", size, share, settings.halves, note=note),
+            Request("taste_fit", 2, FIT_SHARE, settings.halves, note="whether the weights foretell users left out"),
+        ]
 
     def _run(self, settings: ListsSettings, curator: Curator) -> Released:
         heard = self._ask_counts(settings, curator)
@@ -178,12 +195,15 @@ class DPLists(Recommender):
         sweep = sweep_of(heard.signal)
         pairs = public_pairs(settings.knowledge, sweep, heard.users)
         if pairs is not None:
-            expected = curator.noise(sweep).get("taste_moments", 0.0) / max(sweep.gram_weight, 1e-9) / math.sqrt(2.0)
+            expected = curator.noise(sweep).get("taste_moments", 0.0) / math.sqrt(2.0 * settings.halves)
+            expected /= max(sweep.gram_weight, 1e-9)
             taken = settings.knowledge.ask(TakenCounts(settings.n_items, settings.liked))["taken_counts"][:-1]
             sweep = sweep_of(heard.signal * (1.0 + pairs.expected_weight(expected, taken, counts.means)))
         head = np.flatnonzero(sweep.slots >= 0)
-        gram, std, posted = self._ask_moments(sweep, head, heard, curator)
-        gram, noise = (gram + gram.T) / 2.0, std / math.sqrt(2.0)  # of the mean of the two triangles
+        posted = self._ask_moments(sweep, head, heard, curator)
+        for _ in range(1, settings.halves):
+            posted = self._ask_more(settings, sweep, head, heard, posted, curator)
+        gram, noise = posted.pairs
         crowd = float(np.trace(gram))
         pairs = public_pairs(settings.knowledge, sweep, max(crowd, 1.0))
         if pairs is not None:
@@ -193,66 +213,34 @@ class DPLists(Recommender):
             crowd += weight**2 * float(np.trace(pairs.gram))
             if len(smaller.shares) < len(head):
                 gram, head, sweep = gram[np.ix_(kept, kept)], head[kept], replace(smaller, gram_weight=sweep.gram_weight)
-        return Tastes(head, sweep, gram, noise, posted, crowd)
+        return Tastes(head, sweep, gram, noise, posted.counts, crowd)
 
     def _gram_weight(self, taken: float, heard: Heard, curator: Curator) -> float:
         return gram_weight(taken, heard)
 
-    def _ask_moments(
-        self, sweep: TasteMoments, head: NDArray[np.int64], heard: Heard, curator: Curator
-    ) -> tuple[Array, float, Posted]:
-        """The Gram matrix of the head and its noise; and all that is known of counts."""
+    def _ask_moments(self, sweep: TasteMoments, head: Head, heard: Heard, curator: Curator) -> Moments:
+        """The Gram matrix of the head; and all that is known of counts."""
         posts, size = curator.ask(sweep), len(head)
         found, std = posts["taste_moments"], posts.stds["taste_moments"]
-        of_gram = max(sweep.gram_weight, 1e-9)
         again = Posted(found[size**2 :], std).scaled(sweep.count_weight)
-        return found[: size**2].reshape(size, size) / of_gram, std / of_gram, heard.counts.with_more(again)
+        gram = Posted(found[: size**2].reshape(size, size), std).scaled(max(sweep.gram_weight, 1e-9))
+        return Moments(gram, heard.counts.with_more(again))
+
+    def _ask_more(
+        self, settings: ListsSettings, sweep: TasteMoments, head: Head, heard: Heard, known: Moments, curator: Curator
+    ) -> Moments:
+        """The next half: of pairs, if people left out were foretold by the first, or of counts."""
+        gram, noise = known.pairs
+        clean = clean_gram(gram, noise)
+        inverse = ridged_inverse(clean, sweep.shares, noise, float(np.trace(gram)), settings.reg)
+        posts = curator.ask_of_model(TasteFit(sweep, inverse, clean.passed))
+        foretold = (float(posts["taste_fit"][0]) - posts.stds["taste_fit"]) / heard.users
+        weight = more_weight(sweep.gram_weight, foretold, count_posterior(*known.counts).means, known.counts.std)
+        more = self._ask_moments(replace(sweep, gram_weight=weight), head, replace(heard, counts=known.counts), curator)
+        return Moments(known.gram.with_more(more.gram), more.counts)
 
 
-class Tastes(NamedTuple):
-    """What is known of the head's pairs; and of all counts."""
-
-    head: NDArray[np.int64]
-    sweep: TasteMoments
-    gram: Array
-    noise_std: float
-    counts: Posted
-    crowd: float  # the sum of the squared weights of those who are in the pairs
-
-
-@dataclass(frozen=True)
-class Heard:
-    """What the first post tells: counts, of how many users, and how loud a user is beside the noise (mu)."""
-
-    counts: Posted
-    users: float
-    signal: float
-    enough: float  # for personal weights: how much of them is used at most
-
-    def eagerness(self, counts: Counts, head: NDArray[np.int64]) -> Array:
-        """Shares of the head such that what is expected of a typical user (`expected_takes`) is what was counted.
-
-        Counts weigh 1/sqrt(m): their sum is the root of a typical m for each user, and so much is m times the head's part.
-        """
-        taken = counts.means[head]
-        typical = max(float(taken.sum()) * float(counts.means.sum()) / self.users**2, 1.0)
-        eager = -np.log1p(-np.minimum(typical * taken / taken.sum(), MOST_EXPECTED))
-        return eager / eager.sum()
-
-
-def gram_weight(taken: float, heard: Heard) -> float:
-    """What the second moments get of the joint post: all, unless there is little to learn from them.
-
-    ``taken``/users is about the root of a typical number of head items k of a user. Rows of one item or less tell
-    nothing of pairs, and a crowd of mu * users below ``FEWEST`` tells nothing through the noise: then counts get it.
-    """
-    typical = (taken / heard.users) ** 2 * min(1.0, heard.users * heard.signal / FEWEST) ** 8
-    return math.sqrt(typical**2 / (1.0 + typical**2)) if typical < math.inf else 1.0
-
-
-def _ask_again(
-    settings: ListsSettings, counts: Counts, first: Posted, curator: Curator
-) -> tuple[NDArray[np.int64], Counts]:
+def _ask_again(settings: ListsSettings, counts: Counts, first: Posted, curator: Curator) -> tuple[Head, Counts]:
     """Of few people: what may be among the most popular is counted again, and nothing else, so all say more of it."""
     head = most_counted(counts.means, settings.counted_again)
     posts = curator.ask(HeadCounts(places(head, settings.n_items), len(head), settings.liked))
@@ -264,7 +252,7 @@ def _ask_again(
     return head, counts._replace(means=means)
 
 
-def _head(settings: ListsSettings, counts: Counts, signal: float) -> NDArray[np.int64]:
+def _head(settings: ListsSettings, counts: Counts, signal: float) -> Head:
     """The items that stand clear of the noise, within limits."""
     clear = CLEAR * math.sqrt(max(float(counts.means.mean()), 0.0) / signal)
     size = min(max(int(np.sum(counts.means >= clear)), SMALLEST_HEAD), settings.largest_head)

@@ -10,6 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import inv
+from scipy.special import expit
 
 from lowkey.kernels.lists import expected_takes
 from lowkey.methods.moments.ease import CleanGram
@@ -65,9 +66,11 @@ def personal_share(fit: Array, std: float) -> float:
     """How much of the weights is used: as much as they foretell users that were left out.
 
     The slope of takes on predictions is the first over the second number of ``fit``, whose noise is ``std``; here its
-    posterior mean under N(USUAL_SLOPE, SLOPE_STD^2). Where ridges are too small for the data it is below 1, and where
-    the data hold nothing but popularity it is 0, and popularity is left.
+    posterior mean, where it is 0 or N(USUAL_SLOPE, SLOPE_STD^2), either as likely as the other before the post. Where
+    ridges are too small for the data it is below 1, and where the data hold nothing but popularity, popularity is left.
     """
-    agreement, known, prior = float(fit[0]), max(float(fit[1]), 0.0), (std / SLOPE_STD) ** 2
-    slope = (USUAL_SLOPE * prior + agreement * known) / max(prior + known**2, 1e-300)
-    return float(np.clip(slope, 0.0, MOST_SLOPE))
+    agreement, known, noise = float(fit[0]), max(float(fit[1]), 0.0), max(std, 1e-150) ** 2
+    spread = (SLOPE_STD * known) ** 2
+    slope = (USUAL_SLOPE * noise + SLOPE_STD**2 * agreement * known) / (noise + spread)
+    odds = agreement**2 / noise - (agreement - USUAL_SLOPE * known) ** 2 / (noise + spread) - math.log1p(spread / noise)
+    return float(np.clip(slope, 0.0, MOST_SLOPE) * expit(odds / 2.0))
