@@ -95,20 +95,22 @@ def one_row(domain: Domain, history: Any, unknown: str = "error") -> tuple[Histo
 
 
 def in_range(domain: Domain, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ratings within their range; counts of 1 or more, taken up to the largest that counts."""
+    """Ratings within their range, where a stored float32 of its end is that end, as in ``Ratings``; counts of 1 or more,
+    taken up to the largest that counts."""
     limits = domain.rating_range
     if limits is None:
         return values
     if domain.feedback == "counts":
         values = np.minimum(values, limits[1])
-    if not ((values >= limits[0]) & (values <= limits[1])).all():
+    low, high = min(limits[0], float(np.float32(limits[0]))), max(limits[1], float(np.float32(limits[1])))
+    if not ((values >= low) & (values <= high)).all():
         refuse(
             "a history",
             got="a rating outside the range, or not a number",
             needed=f"{limits[0]:g} to {limits[1]:g}",
             try_="the scale that the model was trained on",
         )
-    return values
+    return np.clip(values, *limits)
 
 
 def _matrix(domain: Domain, X: Any) -> Histories:

@@ -63,6 +63,15 @@ def test_lists_for_all_users_in_a_frame_of_the_callers_kind(kind: str, model: lk
         assert np.allclose([row["score"] for row in mine], scores)
 
 
+@pytest.mark.parametrize("end", [0.3, 0.7])  # one float32 of them is above, and one below
+def test_a_stored_end_of_the_scale_is_that_end_for_fits_and_histories_alike(end: float) -> None:
+    stored = sp.csr_array(np.full((4, 3), end, np.float32))
+    model = lk.Bias().fit(stored, domain=lk.Domain(3, (0.0, end)))
+    assert np.abs(model.predict(stored) - end).max() < 0.02
+    with pytest.raises(InputError, match="a rating outside the range"):
+        model.predict(stored * np.float32(1.001))
+
+
 def test_lists_and_dicts_of_histories_are_asked_for_together(model: lk.Model) -> None:
     one_by_one = [model.recommend(history, 2).ids.tolist() for history in HISTORIES.values()]
     by_name = model.recommend(HISTORIES, 2)
