@@ -37,6 +37,6 @@ def default_method(domain: Domain, epsilon: float, delta: float, goal: str = "li
     if domain.expected_users is None:
         return "factors"
     mu = gaussian_mu(epsilon, delta)
-    if domain.expected_users * mu >= CROWD_FOR_MOMENTS[domain.kind] and domain.n_items <= CATALOGUE_FOR_MOMENTS:
+    if domain.expected_users * mu >= CROWD_FOR_MOMENTS[domain.kind] and 1 < domain.n_items <= CATALOGUE_FOR_MOMENTS:
         return "moments"
     return "factors" if crowd_signal(domain, mu) >= LEAST_SIGNAL else "bias"
