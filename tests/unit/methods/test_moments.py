@@ -12,7 +12,7 @@ from lowkey.evaluation import evaluate, hold_out_users
 from lowkey.kernels.gram import add_row_grams
 from lowkey.linalg.packed import pack, unpack
 from lowkey.methods.moments.ease import cleaned_values, passed_through
-from lowkey.methods.moments.factor_fit import best_rank, clean_cocounts, fit_factors, split_noise
+from lowkey.methods.moments.models import best_rank, clean_cocounts, fit_factors, split_noise
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.moments.sketch import factors_from_view, random_basis
 from lowkey_lab.synthetic import planted_low_rank

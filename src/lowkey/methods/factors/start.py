@@ -13,8 +13,8 @@ from lowkey.methods.curator import Curator
 from lowkey.methods.factors.bounds import Known, Scale
 from lowkey.methods.factors.settings import FactorsSettings
 from lowkey.methods.means import Means
-from lowkey.methods.moments.factor_fit import rating_factors
 from lowkey.methods.moments.head import LARGEST_HEAD, clear_size, most_counted, places
+from lowkey.methods.moments.models import rating_factors
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.starts import start_factors, start_request
 from lowkey.privacy.mechanisms import SymmetricGaussian

@@ -22,9 +22,8 @@ from lowkey.methods.constraints import positive, whole, within_catalogue
 from lowkey.methods.curator import Curator, Posts
 from lowkey.methods.knowledge import Knowledge
 from lowkey.methods.means import ask_means, means_requests
-from lowkey.methods.moments.factor_fit import best_rank
 from lowkey.methods.moments.head import LARGEST_HEAD, WEIGHT_POWER, clear_size, most_counted, places
-from lowkey.methods.moments.models import model_of
+from lowkey.methods.moments.models import best_rank, model_of
 from lowkey.methods.moments.posted import Moments
 from lowkey.methods.moments.public_pairs import PublicPairs
 from lowkey.model import Model
