@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammainc, poch  # pyright: ignore[reportMissingTypeStubs]
 
 from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, FactorRound
 from lowkey.methods.means import Means
 
 BOUND_SHARE = 0.7  # of the residuals' standard deviation: what users beyond it lose is less than what noise for them costs
+WIDE_SHARE = 2.0  # where there is none: on a skewed scale clips move item by item
+FEWEST_RATINGS, LEAST_SEEN, TURNS = 1.2, 0.3, 40  # of `unclipped`: limits, and steps of its fixed point
 LEAST_BIAS = 0.5  # of a row: however well it is known, its factor moves it
 ROOM = 1.5  # of a typical norm: what the bound of the moments leaves to users above it
 
@@ -71,6 +74,7 @@ class Seen:
         factors = regressors[1:, 1:] / weight
         variance = min(max(moments[size, size] / weight, 1e-4), 4.0 / BOUND_SHARE**2) * sweep.update_bound**2
         ratings = max(1.0, (ACTIVITY**2 * weight / max(moments[size + 1, size + 1], std)) ** 2)
+        variance = unclipped(variance, sweep.update_bound, ratings)
         norm = math.sqrt(bias_square + max(float(np.trace(factors)), 0.0))
         # The mean excess is b^2 (true/assumed - 1), b = m/(m + offset_reg): solved for the ratio, with the known noise.
         gain = (ratings / (ratings + sweep.offset_reg)) ** 2
@@ -83,6 +87,35 @@ class Seen:
     def sampling(self) -> float:
         """Residuals of the users themselves: the variance of a summand c w e p/N over its regressor's c w/N."""
         return self.clip * self.variance / math.sqrt(self.ratings) / self.norm
+
+    def clear(self, shares: Array, std: float) -> float:
+        """Of what an item's sums are off by, the part that is its users' own and not the post's noise, over ratings."""
+        own = self.sampling * shares * float(np.trace(self.regressors)) / len(self.regressors)
+        return float(shares @ (own / (own + std**2 + 1e-300)))
+
+
+def unclipped(seen: float, bound: float, ratings: float) -> float:
+    """The residuals' variance s^2, from a mean over users in which those beyond the bound weigh less.
+
+    A user's mean square v = s^2 x is s^2 chi^2_m/m for m ratings, and weighs c = min(1, bound/sqrt(v)): so seen is
+    s^2 E[c x]/E[c]. Of long rows that is s^2; of short ones less, and a bound that follows it would fall and fall.
+    """
+    half = max(ratings, FEWEST_RATINGS) / 2.0
+
+    def below(power: float, edge: float) -> float:
+        """E[x^power; x < edge]."""
+        return float(poch(half, power) * half**-power * gammainc(half + power, half * edge))
+
+    def above(power: float, edge: float) -> float:
+        return float(poch(half, power) * half**-power) - below(power, edge)
+
+    variance = seen
+    for _ in range(TURNS):
+        edge = min(bound**2 / variance, 50.0)
+        weighed = below(1.0, edge) + math.sqrt(edge) * above(0.5, edge)
+        weight = below(0.0, edge) + math.sqrt(edge) * above(-0.5, edge)
+        variance = seen / min(max(weighed / weight, LEAST_SEEN), 1.0)
+    return variance
 
 
 @dataclass(frozen=True)
@@ -116,14 +149,16 @@ class Scale:
             offset_reg=self.variance / self.offset_variance,
         )
 
-    def next(self, seen: Seen, least: float, *, falling_bound: bool = True) -> Scale:
+    def next(self, seen: Seen, clear: float, least: float, *, falling_bound: bool = True) -> Scale:
         """If the residuals fell, the next bound expects them to fall as much again: too low a bound only slows down.
 
-        Nothing falls below ``least``, where the users' own solves would be at the end of their digits.
+        It is wide as far as noise is not what decides (``Seen.clear``). Nothing falls below ``least``, where the users' own
+        solves would be at the end of their digits.
         """
         variance = max(seen.variance, least**2)
         falling = min(1.0, math.sqrt(variance / self.variance))
-        fallen = max(BOUND_SHARE * math.sqrt(variance) * falling, least)
+        share = BOUND_SHARE + clear * (WIDE_SHARE - BOUND_SHARE)
+        fallen = max(share * math.sqrt(variance) * falling, least)
         return replace(
             self,
             variance=variance,

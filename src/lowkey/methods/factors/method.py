@@ -167,7 +167,8 @@ class DPFactors(Recommender):
             coefficients = within(np.column_stack([found.means[:, 0], found.means[:, 1:] @ change.T]), spread)
             size = seen.norm**2 - seen.bias_square
             middle = np.linalg.solve(change.T, seen.regressors[0, 1:] / seen.regressors[0, 0])
-            scale = scale.next(seen, LEAST * spread, falling_bound=settings.falling_bound)
+            clear = seen.clear(shares, posts.stds[sweep.update])
+            scale = scale.next(seen, clear, LEAST * spread, falling_bound=settings.falling_bound)
         # The average user is who says nothing.
         coefficients[:, 0] = means.leveled(coefficients[:, 0] + coefficients[:, 1:] @ middle, scale.variance)
         coefficients = np.hstack([coefficients, leanings(means, settings.knowledge, BESIDE_FACTORS)])
