@@ -13,7 +13,6 @@ from lowkey.kernels.factors import ACTIVITY, EXCESS, EXTRA, FactorRound
 from lowkey.methods.means import Means
 
 BOUND_SHARE = 0.7  # of the residuals' standard deviation: what users beyond it lose is less than what noise for them costs
-WIDE_SHARE = 2.0  # where there is none: on a skewed scale clips move item by item
 FEWEST_RATINGS, LEAST_SEEN, TURNS = 1.2, 0.3, 40  # of `unclipped`: limits, and steps of its fixed point
 LEAST_BIAS = 0.5  # of a row: however well it is known, its factor moves it
 ROOM = 1.5  # of a typical norm: what the bound of the moments leaves to users above it
@@ -152,12 +151,13 @@ class Scale:
     def next(self, seen: Seen, clear: float, least: float, *, falling_bound: bool = True) -> Scale:
         """If the residuals fell, the next bound expects them to fall as much again: too low a bound only slows down.
 
-        It is wide as far as noise is not what decides (``Seen.clear``). Nothing falls below ``least``, where the users' own
-        solves would be at the end of their digits.
+        As far as noise is not what decides (``Seen.clear``) it leaves all but the widest users alone: on a skewed scale clips
+        move item by item. Two standard deviations of the root mean square of m residuals are sqrt(2/m) of it. Nothing
+        falls below ``least``, where the users' own solves would be at the end of their digits.
         """
         variance = max(seen.variance, least**2)
         falling = min(1.0, math.sqrt(variance / self.variance))
-        share = BOUND_SHARE + clear * (WIDE_SHARE - BOUND_SHARE)
+        share = BOUND_SHARE + clear * (1.0 + math.sqrt(2.0 / seen.ratings) - BOUND_SHARE)
         fallen = max(share * math.sqrt(variance) * falling, least)
         return replace(
             self,
