@@ -18,8 +18,8 @@ from lowkey.methods.choice import LEAST_SIGNAL, crowd_signal, default_method
 from lowkey.methods.lists.heard import FEWEST
 from lowkey.privacy.gaussian import gaussian_mu
 
-HALF = (408.0, 115.4, 21.3)
-POWER = 1.65
+HALF = (366.6, 119.9, 22.6)
+POWER = 1.80
 LITTLE, MUCH = 0.25, 0.75  # shares that are called so
 SAFE = 0.65  # below, it is said that lists may end behind most-popular
 NOT_KNOWN = "Whether tastes differ enough to gain anything is not known before."

@@ -262,6 +262,23 @@ def test_weights_that_foretell_nothing_are_not_used() -> None:
     assert largest[False] < 0.15 * largest[True]
 
 
+@pytest.mark.parametrize("epsilon", [5.0, 20.0, 50.0])
+def test_what_popular_things_share_by_chance_is_no_taste(epsilon: float) -> None:
+    """Draws by steep popularity, of rows of very different lengths. With little noise chance among the most popular stands
+    out of the spectrum, and is made of the very users who are foretold: of five crowds half a slope would be 0.5."""
+    odds, shares = 1.0 / np.arange(1.0, 401.0), list[float]()
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        lengths = np.minimum(1 + rng.geometric(0.1, 4000), 200)
+        place = np.repeat(np.arange(4000), lengths), rng.choice(400, lengths.sum(), p=odds / odds.sum())
+        rows = scipy.sparse.coo_array((np.ones(len(place[0])), place), shape=(4000, 400)).tocsr()
+        rows.data[:] = 1.0  # nobody takes a thing twice
+        domain = lk.Domain(items=400, feedback="binary", expected_users=4000)
+        model = lk.DPLists(epsilon, 1e-5).fit(rows, domain=domain, billboard=lk.Billboard(noise=SeededNoise(seed))).model_
+        shares.append(model.settings["personal_share"])
+    assert np.mean(shares) < 0.12
+
+
 def test_the_share_of_the_weights_is_the_posterior_mean_of_their_slope() -> None:
     """Against a sum over slopes, half of which are 0 before the post; and without noise the slope as it is."""
     slopes = np.linspace(-2.0, 4.0, 60_001)

@@ -54,21 +54,38 @@ def test_a_lone_spike_is_shrunk_as_random_matrix_theory_says() -> None:
 
 def test_so_much_of_one_row_passes_the_cleaning() -> None:
     """Against cleaning anew with each of 100 rows z z^T added: the mean of z . (change) z. What one z tells spreads by a
-    third, so the mean by 3 %; entries on the diagonal, of which the formula knows nothing, are 2/n of it."""
-    n, std, rng = 200, 1.0, np.random.default_rng(1)
-    rows = rng.standard_normal((400, 5)) @ rng.standard_normal((5, n)) / 20.0
+    third, so the mean by 3 %; entries on the diagonal, of which the formula knows nothing, are 2/n of it. More passes of
+    rows like those that the matrix is made of, by as much as their energies say; what is used is half way."""
+    n, std, rng = 200, 0.3, np.random.default_rng(1)
+    mix = rng.standard_normal((5, n))
+
+    def people(count: int) -> np.ndarray:
+        return of_norm_one(rng.standard_normal((count, 5)) @ mix + rng.standard_normal((count, n)))
+
+    def of_norm_one(z: np.ndarray) -> np.ndarray:
+        return z / np.linalg.norm(z, axis=1)[:, None]
 
     def cleaned(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         values, vectors = np.linalg.eigh(matrix)
         clean = np.maximum(cleaned_values(values, std), 0.0)
-        return values, clean, (vectors * clean) @ vectors.T
+        return values, clean, vectors
 
+    def passed(z: np.ndarray) -> float:
+        found = [with_row(one) for one in z]
+        return float(np.mean(found))
+
+    def with_row(one: np.ndarray) -> float:
+        _, after, basis = cleaned(gram + np.outer(one, one))
+        return float(((one @ basis) ** 2) @ after - ((one @ vectors) ** 2) @ clean)
+
+    rows = people(400)
     gram = noisy(rows.T @ rows, std, 2)
-    values, clean, before = cleaned(gram)
-    z = rng.standard_normal((100, n))
-    z /= np.linalg.norm(z, axis=1)[:, None]
-    found = [one @ (cleaned(gram + np.outer(one, one))[2] - before) @ one for one in z]
-    assert passed_through(values, clean) == pytest.approx(np.mean(found), rel=0.15)
+    values, clean, vectors = cleaned(gram)
+    anywhere = passed_through(values, clean, np.ones(n))
+    half_way = passed_through(values, clean, np.sum((rows @ vectors) ** 2, axis=0))
+    assert anywhere == pytest.approx(passed(of_norm_one(rng.standard_normal((100, n)))), rel=0.15)
+    assert 2.0 * half_way - anywhere == pytest.approx(passed(people(100)), rel=0.15)
+    assert half_way > 1.1 * anywhere
 
 
 def test_factors_are_found_in_noisy_moments() -> None:

@@ -151,9 +151,9 @@ class Scale:
     def next(self, seen: Seen, clear: float, least: float, *, falling_bound: bool = True) -> Scale:
         """If the residuals fell, the next bound expects them to fall as much again: too low a bound only slows down.
 
-        As far as noise is not what decides (``Seen.clear``) it leaves all but the widest users alone: on a skewed scale clips
-        move item by item. Two standard deviations of the root mean square of m residuals are sqrt(2/m) of it. Nothing
-        falls below ``least``, where the users' own solves would be at the end of their digits.
+        As far as noise is not what decides (``Seen.clear``) it leaves all but the widest users alone: on a skewed scale
+        clips move item by item. Two standard deviations of the root mean square of m residuals are sqrt(2/m) of it.
+        Nothing falls below ``least``, where the users' own solves would be at the end of their digits.
         """
         variance = max(seen.variance, least**2)
         falling = min(1.0, math.sqrt(variance / self.variance))

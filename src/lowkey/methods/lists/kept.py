@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lowkey.methods.lists.again import agreement_without_noise, heard_again
 from lowkey.methods.moments.ease import CleanGram
 
-HEAD, LEVEL, HEARD, SHOWN, SPREAD = 0.57, -4.66, 0.71, 0.92, -1.31
+HEAD, LEVEL, HEARD, SHOWN, SPREAD = 0.55, -3.69, 0.64, 1.16, -1.14
 SMALLEST_SPREAD, LEAST_SHOWN = 1e-4, 0.02
 LITTLE_KEPT, LITTLE_EXPLAINED = 0.3, 0.015  # below, lists may be behind most-popular
 
